@@ -1,0 +1,22 @@
+"The 8 largest values of each row, largest first"
+import torch
+import torch.nn as nn
+
+N, D = 4096, 4096
+SHAPES = [{"N": 37, "D": 129},
+          {"N": 200, "D": 1000}]
+LEVEL = 1
+DISTRIBUTIONS = ("own", "scaled", "shifted", "sparse", "equal_rows")
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 8, dim=1).values
+
+
+def get_inputs():
+    return [torch.randn(N, D)]
+
+
+def get_init_inputs():
+    return []
