@@ -6,7 +6,7 @@
 __all__ = ['HOST_ONLY', 'GUARD', 'CompileError', 'prepare_source', 'check_options', 'Resources', 'Cubin', 'include_dirs',
            'nvrtc_version', 'first_error', 'compile_module', 'occupancy', 'Device', 'cuda_available', 'cuda_device',
            'Memory', 'Loaded', 'launch_cluster', 'LaunchError', 'cuda_finding', 'run_once', 'Stopwatch', 'capture',
-           'sample_pairs']
+           'sample_warm', 'probe', 'gpu_lock']
 
 # %% ../nbs/03_device.ipynb #752cba05
 import functools, hashlib, re, struct
@@ -139,7 +139,7 @@ def first_error(log:str)->Finding: # kind compile_error
     text = re.sub(r'/[\w./+-]+/', '', m[2] if m else next((l for l in log.splitlines() if 'error' in l.lower()), log.strip() or 'unknown error'))
     return Finding('compile_error', text.strip()[:200], line=int(m[1]) if m else None)
 
-# %% ../nbs/03_device.ipynb #0f740f08
+# %% ../nbs/03_device.ipynb #7f0cdedc
 def compile_module(
     module:Module,
     names:Iterable[str], # Name expressions of the kernels that are launched
@@ -162,7 +162,8 @@ def compile_module(
             log = nvrtc.getProgramLog(prog)
             raise CompileError(first_error(log), log) from None
         symbols = {n:nvrtc.getLoweredName(prog, n) for n in names}
-        return Cubin(arch, nvrtc.getCUBIN(prog), symbols, _report(nvrtc.getProgramLog(prog), symbols), (*notes,*more), time.perf_counter()-t)
+        # CuPy cuts off the last byte of the ELF image, as if it were a string
+        return Cubin(arch, nvrtc.getCUBIN(prog)+b'\0', symbols, _report(nvrtc.getProgramLog(prog), symbols), (*notes,*more), time.perf_counter()-t)
     finally: nvrtc.destroyProgram(prog)
 
 # %% ../nbs/03_device.ipynb #1d8cb81e
@@ -359,7 +360,7 @@ def run_once(loaded:Loaded, inputs:list, poison:int=0xff)->tuple[list,list[Findi
         if isinstance(e, (KeyboardInterrupt,MemoryError)): raise
         raise LaunchError(cuda_finding(e)) from None
 
-# %% ../nbs/03_device.ipynb #e16de746
+# %% ../nbs/03_device.ipynb #ffcfb98d
 class Stopwatch:
     "Times queued work on one stream, L2 cold or warm"
     def __init__(self, l2_bytes:int):
@@ -368,32 +369,23 @@ class Stopwatch:
         self.stream = cp.cuda.Stream(non_blocking=True)
         self.flush_bytes = max(2*l2_bytes, 32<<20)
         self._flush = runtime.malloc(self.flush_bytes)
-        self._n = 0
+        self._n,self._events = 0,(cp.cuda.Event(),cp.cuda.Event())
     def flush(self):
         "Overwrite the L2 cache"
         from cupy.cuda import runtime
         self._n += 1
         runtime.memsetAsync(self._flush, self._n&0x7f, self.flush_bytes, self.stream.ptr)
-    def start(self, run, before=None, cold:bool=True, times:int=1): # Two events; read them with `ms` after a synchronise
-        "Queue one sample: `before`, the flush, an event, `run`, an event"
+    def one(self, run, before=None, cold:bool=True, times:int=1)->float: # Milliseconds of one run
+        "One sample: `before`, the flush, an event, `run`, an event"
         import cupy as cp
-        a,b = cp.cuda.Event(),cp.cuda.Event()
+        a,b = self._events
         if before: before()
         if cold: self.flush()
         a.record(self.stream)
         for _ in range(times): run()
         b.record(self.stream)
-        return a,b,times
-    @staticmethod
-    def ms(sample)->float: # Milliseconds of one run
-        "Read a sample that has been synchronised"
-        import cupy as cp
-        return cp.cuda.get_elapsed_time(sample[0], sample[1])/sample[2]
-    def one(self, run, before=None, cold:bool=True, times:int=1)->float:
-        "Take one sample now"
-        s = self.start(run, before, cold, times)
-        self.stream.synchronize()
-        return self.ms(s)
+        b.synchronize()
+        return cp.cuda.get_elapsed_time(a, b)/times
     def free(self):
         from cupy.cuda import runtime
         runtime.free(self._flush)
@@ -405,24 +397,46 @@ def capture(loaded:Loaded, stream): # A CuPy graph; .launch(stream) replays it
     finally: graph = stream.end_capture()
     return graph
 
-# %% ../nbs/03_device.ipynb #74d5b367
-def sample_pairs(
+# %% ../nbs/03_device.ipynb #288bec46
+def sample_warm(
     watch:Stopwatch,
     runs:dict[str,Any], # Name -> what queues one run
-    before:dict[str,Any], # Name -> what to queue before each sample of it
     n:int, # Samples of each
-    rng, # Draws the order within each round
-    check=None # Called with (round, name) after a sample when it returns True for (round, name, None): look at the outputs now
-)->dict[str,list[float]]: # Milliseconds, sample i of each taken in the same round
-    "Interleaved samples with a cold L2"
-    out:dict[str,list[float]] = {k:[] for k in runs}
-    pending:list = []
-    for i in range(n):
-        for k in rng.permutation(sorted(runs)):
-            pending.append((k, watch.start(runs[k], before.get(k))))
-            if check and check(i, k): watch.stream.synchronize(); check(i, k, now=True)
-        if len(pending)>=64 or i==n-1:
-            watch.stream.synchronize()
-            for k,s in pending: out[k].append(watch.ms(s))
-            pending = []
+    ms:float=.2 # About how long a sample should last
+)->dict[str,list[float]]: # Milliseconds of one run
+    "Samples with the L2 as the last run left it"
+    out = {}
+    for k,f in runs.items():
+        times = max(1, min(50, int(ms/max(watch.one(f, cold=False), 1e-4))))
+        out[k] = [watch.one(f, cold=False, times=times) for _ in range(n)]
     return out
+
+# %% ../nbs/03_device.ipynb #9009ea7a
+def probe(arch:str): # RuntimeError if the device gives a wrong answer
+    "Run a kernel whose answer is known: asked of every new context before it is trusted"
+    import numpy as np
+    n = 4096
+    bufs = Buffer('x','input',(n,),'int32'), Buffer('out0','output',(n,),'int32')
+    code = 'extern "C" __global__ void probe(const int* x, int* o, int n) { int i = blockIdx.x*blockDim.x+threadIdx.x; if (i<n) o[i] = 3*x[i]+i; }'
+    plan = Plan((Module(code),), bufs, (Launch('probe',0,(n//128,1,1),(128,1,1),0,(Arg('int*',0),Arg('int*',1),Arg('int',value=n))),), (1,))
+    loaded,x = Loaded(plan, [compile_module(plan.modules[0], ['probe'], arch)]),np.arange(n, dtype='i4')[::-1].copy()
+    [y],found = run_once(loaded, [x])
+    loaded.free()
+    if found or (y.view('i4')!=3*x+np.arange(n)).any(): raise RuntimeError('the GPU gave a wrong answer to a known kernel')
+
+# %% ../nbs/03_device.ipynb #139c6d9e
+import contextlib
+
+@contextlib.contextmanager
+def gpu_lock(
+    device:str='cuda' # Nothing is locked for the cpu
+):
+    "Hold the GPU alone, among all kernelrl processes of this user"
+    if device=='cpu':
+        yield
+        return
+    import fcntl
+    from kernelrl.core import cache_dir
+    with open(cache_dir()/'gpu.lock','w') as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield

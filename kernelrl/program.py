@@ -245,7 +245,7 @@ def check_scalar(
     if not lo<=int(v)<=hi: raise ArgError('arg_range', f'is {int(v)}, which does not fit into {ct}; declare the parameter long long')
     return int(v)
 
-# %% ../nbs/02_program.ipynb #c320d038
+# %% ../nbs/02_program.ipynb #cf3bad24
 _SAME_BITS = {'int8':'uint8','int16':'uint16','int32':'uint32','int64':'uint64'}
 
 def check_pointer(
@@ -265,7 +265,7 @@ def check_pointer(
     lanes = int(m[2]) if m else 1
     if lanes>1 and lanes!=3 and offset%(lanes*DTYPE_BYTES[want]): raise ArgError('misaligned_argument', f'starts {offset} bytes into its buffer, which {base} cannot load; use a start that is a multiple of {lanes*DTYPE_BYTES[want]} bytes')
     if want==dtype or _SAME_BITS.get(want)==dtype or _SAME_BITS.get(dtype)==want or {want,dtype}<={'bool','uint8','int8'}: return ''
-    if lanes>1 and DTYPE_BYTES[want]>DTYPE_BYTES[dtype]: return f'{dtype} read through {base}*'
+    if lanes>1 and DTYPE_BYTES[want]>DTYPE_BYTES[dtype] or want[0]=='u' and DTYPE_BYTES[want]==DTYPE_BYTES[dtype]: return f'{dtype} read through {base}*'
     raise ArgError('arg_dtype', f'is a {dtype} array but the parameter is {ct}; pass a {want} array or declare the parameter {dtype_ctype(dtype)}*')
 
 def dtype_ctype(dtype:str)->str: # float32 -> float

@@ -6,10 +6,10 @@
 __all__ = ['DTYPES', 'DISTRIBUTIONS', 'Spec', 'Signature', 'Tolerance', 'Task', 'load_tasks', 'shipped_tasks', 'shipped_programs',
            'Reference', 'OpCost', 'eager_ops', 'agrees', 'audit']
 
-# %% ../nbs/01_task.ipynb #f0058a13
+# %% ../nbs/01_task.ipynb #96e1ac76
 import ast, difflib, functools, importlib.resources, inspect, json, keyword, linecache, math, re
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -89,7 +89,7 @@ class Tolerance(Record):
     floor:float|None = None # Multiples of the dtype's epsilon times the root mean square of the answer
     why:str = '' # Reason for a value other than the default
 
-# %% ../nbs/01_task.ipynb #e44adf30
+# %% ../nbs/01_task.ipynb #a179b2fb
 @dataclass(frozen=True)
 class Task(Record):
     "Something to compute: a PyTorch reference, and the shapes and inputs at which an answer must be right"
@@ -117,8 +117,10 @@ class Task(Record):
     def __hash__(self): return hash(self.id)
     def __repr__(self): return f'Task({self.name!r}, level {self.level}, {len(self.shapes)} shape{"s"*(len(self.shapes)>1)}, {self.id[:8]})'
     def _repr_markdown_(self):
-        rows = [f'| {", ".join(f"{k}={v}" for k,v in s.items()) or "the file (timed)"} | `{self.signature(i)}` |' for i,s in enumerate(self.shapes)]
-        return f'**{self.name}** · level {self.level} · {self.doc}\n\n| shape | signature |\n|---|---|\n' + '\n'.join(rows)
+        head = f'**{self.name}** · level {self.level} · {self.doc}\n\n'
+        try: rows = [f'| {", ".join(f"{k}={v}" for k,v in s.items()) or "the file (timed)"} | `{self.signature(i)}` |' for i,s in enumerate(self.shapes)]
+        except KernelRLError as e: return head + str(e)
+        return head + '| shape | signature |\n|---|---|\n' + '\n'.join(rows)
 
 def _overrides(task:Task, shape:int|dict)->str:
     "Values for constants as canonical JSON"
@@ -126,7 +128,7 @@ def _overrides(task:Task, shape:int|dict)->str:
     if not 0<=shape<len(task.shapes): raise KernelRLError(f'{task.name}: has no shape {shape}; it has 0 to {len(task.shapes)-1}')
     return canonical(task.shapes[shape])
 
-# %% ../nbs/01_task.ipynb #48d3a58b
+# %% ../nbs/01_task.ipynb #f8156941
 def _from_source(source:str, name:str, where:str, **kw)->Task:
     "Make a task of a KernelBench file"
     tree = _parse(source, where)
@@ -140,7 +142,7 @@ def _from_source(source:str, name:str, where:str, **kw)->Task:
     if unknown := [d for d in dists or () if d not in DISTRIBUTIONS]:
         raise KernelRLError(f'{where}: DISTRIBUTIONS names {", ".join(unknown)}; choose from {", ".join(DISTRIBUTIONS)}')
     if level is not None: kw['level'] = level
-    if not isinstance(kw.get('level',1), int): raise KernelRLError(f'{where}: LEVEL must be a whole number, not {kw["level"]!r}')
+    if not isinstance(kw.get('level',1), int): raise KernelRLError(f'{where}: LEVEL is {kw["level"]!r}; write a whole number')
     if dists: kw['distributions'] = tuple(dists)
     return Task(name, source, ({}, *json.loads(json.dumps(shapes or []))), **kw)
 
@@ -228,7 +230,7 @@ def _outputs(out:Any, where:str)->list:
     if not outs: raise KernelRLError(f'{where}: Model.forward returns nothing; it must return a tensor or a tuple of tensors')
     return outs
 
-# %% ../nbs/01_task.ipynb #05e722eb
+# %% ../nbs/01_task.ipynb #ce64c421
 @contextmanager
 def _seeded(seed:int):
     "Fix torch's, numpy's and Python's random state inside, restore it after"
@@ -248,6 +250,7 @@ def _build(ns:dict)->Any:
     "A Model as the task makes it"
     return ns['Model'](*(ns['get_init_inputs']() if 'get_init_inputs' in ns else []))
 
+# %% ../nbs/01_task.ipynb #1cb02e5a
 @functools.lru_cache(maxsize=512)
 def _signature(name:str, source:str, overrides:str)->Signature:
     "Run a task without numbers and note what goes in and out"
@@ -267,7 +270,7 @@ def _signature(name:str, source:str, overrides:str)->Signature:
         except Exception as e: error = e
     raise _fail(name, 'its reference', error) from None
 
-# %% ../nbs/01_task.ipynb #67674ad0
+# %% ../nbs/01_task.ipynb #4d93d7a3
 _WANTED = 'code (the file) and name; level and problem_id if there are'
 
 def _from_file(path:Path, **kw)->Task:
@@ -287,11 +290,12 @@ def _from_rows(rows:list[dict], path:Path)->list[Task]:
         if not isinstance(r, dict) or not {'code','name'}<=set(r):
             has = ', '.join(r) if isinstance(r, dict) else type(r).__name__
             raise KernelRLError(f'{path}: row {i} has the columns {has or "none"}; wanted are {_WANTED}')
-        kw = {k:int(r[k]) for k in ('level','problem_id') if r.get(k) is not None}
+        try: kw = {k:int(r[k]) for k in ('level','problem_id') if r.get(k) is not None}
+        except (TypeError, ValueError): raise KernelRLError(f'{path}: row {i}: level and problem_id must be whole numbers; correct the table') from None
         out.append(_from_source(str(r['code']), str(r['name']), f'{path}: row {i} ({r["name"]})', provenance=path.name, **kw))
     return out
 
-# %% ../nbs/01_task.ipynb #bf654a6c
+# %% ../nbs/01_task.ipynb #1985ea17
 def _read_table(path:Path)->list[dict]:
     "Rows of a .parquet, .jsonl or .json file"
     if path.suffix=='.parquet':
@@ -321,14 +325,14 @@ def load_tasks(
         if not files: raise KernelRLError(f'{path}: holds no .py task; give the folder that holds your KernelBench files')
         return [_from_file(p) for p in files]
     if path.suffix=='.py': return [_from_file(path)]
-    if path.suffix not in ('.parquet','.jsonl','.json'): raise KernelRLError(f'{path}: tasks are .py files or .parquet, .jsonl or .json tables, not {path.suffix or "files without ending"}')
+    if path.suffix not in ('.parquet','.jsonl','.json'): raise KernelRLError(f'{path}: is neither a .py file nor a .parquet, .jsonl or .json table; convert it to one of these')
     tasks = _from_rows(_read_table(path), path)
     if not tasks: raise KernelRLError(f'{path}: holds no rows; give a table with the columns {_WANTED}')
     return tasks
 
 def _natural(p:Path)->list: return [(int(s),'') if s.isdigit() else (-1,s) for s in re.split(r'(\d+)', str(p))]
 
-# %% ../nbs/01_task.ipynb #bc53c023
+# %% ../nbs/01_task.ipynb #46d2e0c8
 def _shipped()->Path: return Path(str(importlib.resources.files('kernelrl')))/'shipped'
 
 def _shipped_folder(name:str)->Path:
@@ -349,9 +353,9 @@ def shipped_programs(
     task_name:str # Name of a shipped task
 )->list[tuple[str,str]]: # (name, text)
     "The programs that come with a shipped task"
-    return [(p.stem, p.read_text('utf-8')) for p in sorted(_shipped_folder(task_name).glob('*.py')) if p.name!='task.py']
+    return [(p.stem, p.read_text('utf-8')) for p in sorted(_shipped_folder(task_name).glob('*.py')) if p.name!='task.py' and p.name[0]!='_']
 
-# %% ../nbs/01_task.ipynb #395a8c4e
+# %% ../nbs/01_task.ipynb #84fa596f
 def _raw(t:Any)->np.ndarray:
     "The elements of a tensor as a numpy array; bfloat16 as uint16 bits"
     import torch
@@ -361,8 +365,9 @@ def _raw(t:Any)->np.ndarray:
 def _tensor(raw:np.ndarray, dtype:str, device:str='cpu')->Any:
     "A fresh tensor with the elements of a raw array"
     import torch
-    t = torch.from_numpy(raw.view(np.int16) if dtype=='bfloat16' else raw)
-    return (t.view(torch.bfloat16) if dtype=='bfloat16' else t).to(device, copy=True)
+    bits = dtype=='bfloat16' and raw.dtype==np.uint16
+    t = torch.from_numpy(raw.view(np.int16) if bits else raw)
+    return (t.view(torch.bfloat16) if bits else t).to(device, copy=True)
 
 def _wide(raw:np.ndarray, dtype:str)->np.ndarray:
     "Floats as float64, the rest as it is"
@@ -372,7 +377,7 @@ def _wide(raw:np.ndarray, dtype:str)->np.ndarray:
 def _narrow(x:np.ndarray, dtype:str)->np.ndarray:
     "Numbers rounded to a dtype, as a raw array"
     import torch
-    return _raw(torch.from_numpy(np.ascontiguousarray(x)).to(getattr(torch, dtype)))
+    return _raw(torch.from_numpy(np.array(x)).to(getattr(torch, dtype)))
 
 # %% ../nbs/01_task.ipynb #7446d2de
 def _transformed(x:Any, distribution:str, g:Any)->Any:
@@ -415,7 +420,70 @@ def _vary_constants(model:Any):
         for p in model.parameters():
             if p.is_floating_point() and p.numel()>1 and bool((p==p.flatten()[0]).all()): p.add_(0.2*torch.randn_like(p))
 
-# %% ../nbs/01_task.ipynb #41b9cdf1
+# %% ../nbs/01_task.ipynb #2f5f642b
+def _draw(ns:dict, sig:Signature, name:str, seed:int, distribution:str)->list[np.ndarray]:
+    "The task's inputs as raw arrays"
+    import torch
+    with _seeded(derive_seed('inputs', seed)):
+        try: xs = ns['get_inputs']()
+        except Exception as e: raise _fail(name, 'get_inputs', e) from None
+    g = torch.Generator().manual_seed(derive_seed('distribution', seed, distribution))
+    xs = [_transformed(x.cpu(), distribution, g) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in xs]
+    return [_raw(x) if isinstance(x, torch.Tensor) else np.array(x, s.dtype) for x,s in zip(xs, sig.inputs)]
+
+def _initial(ns:dict, name:str, seed:int)->list[np.ndarray]:
+    "The task's weights and buffers as raw arrays"
+    with _seeded(derive_seed('params', seed)):
+        try: model = _build(ns)
+        except Exception as e: raise _fail(name, 'Model', e) from None
+        _vary_constants(model)
+    return [_raw(p) for p in model.state_dict().values()]
+
+def _placed(ns:dict, device:str, wide:bool)->Any:
+    "A Model on its device, in float64 if `wide`"
+    import torch
+    with _seeded(0): model = _build(ns).to(device)
+    for m in model.modules(): # tensors that are neither parameters nor buffers
+        for k,v in list(vars(m).items()):
+            if isinstance(v, torch.Tensor): setattr(m, k, (v.double() if wide and v.is_floating_point() else v).to(device))
+    return model.double() if wide else model
+
+# %% ../nbs/01_task.ipynb #914246a5
+def _compute(model:Any, sig:Signature, name:str, inputs:list[np.ndarray], params:list[np.ndarray], device:str, wide:bool, seed:int, within:Any)->list[np.ndarray]:
+    "Run a reference on raw arrays"
+    import torch
+    up = lambda t: t.double() if wide and t.is_floating_point() else t
+    state = {k:up(_tensor(p, s.dtype, device)) for k,p,s in zip(model.state_dict(), params, sig.params)}
+    xs = [x.item() if s.value is not None else up(_tensor(x, s.dtype, device)) for x,s in zip(inputs, sig.inputs)]
+    with _seeded(seed), _exact(wide):
+        try:
+            model.load_state_dict(state)
+            with within or nullcontext(): outs = _outputs(model(*xs), name)
+        except Exception as e: raise _fail(name, 'its reference in float64' if wide else 'its reference', e) from None
+    return [_wide(_raw(o), _dtype(o)) if wide else _raw(o.to(getattr(torch, s.dtype))) for o,s in zip(outs, sig.outputs)]
+
+def _baseline(ref:'Reference', inputs:list[np.ndarray], params:list[np.ndarray])->Callable[[],Any]:
+    "A Model with its weights and inputs on the device, ready to be called again and again"
+    model, sig = _placed(ref._ns, ref.device, False).requires_grad_(False), ref.signature
+    model.load_state_dict({k:_tensor(p, s.dtype, ref.device) for k,p,s in zip(model.state_dict(), params, sig.params)})
+    xs = [x.item() if s.value is not None else _tensor(x, s.dtype, ref.device) for x,s in zip(inputs, sig.inputs)]
+    return lambda: model(*xs)
+
+# %% ../nbs/01_task.ipynb #69838130
+class _Memory:
+    "Keeps the newest results, up to a number of bytes"
+    def __init__(self, keep:int):
+        self.keep = keep
+        self.kept:OrderedDict[tuple,list] = OrderedDict()
+    def __call__(self, key:tuple, make:Callable[[],list])->list:
+        if key not in self.kept: self.kept[key] = make()
+        self.kept.move_to_end(key)
+        while len(self.kept)>1 and sum(map(_held, self.kept.values()))>self.keep: self.kept.popitem(last=False)
+        return self.kept[key]
+
+def _held(x:Any)->int: return sum(map(_held, x)) if isinstance(x, (list,tuple)) else x.nbytes
+
+# %% ../nbs/01_task.ipynb #9eb97b8c
 class Reference:
     "Inputs, parameters and right answers of a task at one shape"
     def __init__(self,
@@ -426,105 +494,69 @@ class Reference:
     ):
         import torch
         if device!='cpu' and not torch.cuda.is_available(): raise KernelRLError(f'{device}: torch sees no such device; use device="cpu" or install a torch with CUDA')
-        self.task, self.shape, self.device, self.keep = task, shape, device, keep
-        self.signature = task.signature(shape)
+        self.task, self.shape, self.device, self.signature = task, shape, device, task.signature(shape)
         self._ns = _namespace(task.name, task.source, _overrides(task, shape))
-        self._kept:OrderedDict[tuple,list] = OrderedDict()
-        self._models:dict[bool,Any] = {}
-
+        self._memory, self._model = _Memory(keep), functools.cache(lambda wide: _placed(self._ns, device, wide))
     def __repr__(self): return f'Reference({self.task.name!r}, {self.signature}, {self.device})'
-
-    def _remember(self, key:tuple, make:Callable[[],list])->list:
-        "What `make` gave for `key`, from memory if it is still there"
-        if key not in self._kept: self._kept[key] = make()
-        self._kept.move_to_end(key)
-        size = lambda v: sum(size(a) for a in v) if isinstance(v, (list,tuple)) else v.nbytes
-        while len(self._kept)>1 and size(list(self._kept.values()))>self.keep: self._kept.popitem(last=False)
-        return self._kept[key]
-
     def inputs(self,
         seed:int, # The same seed gives the same inputs
         distribution:str='own' # One of `DISTRIBUTIONS`
     )->list[np.ndarray]: # Raw, in the order of `signature.inputs`; a scalar as a 0-d array
-        "Draw the task's inputs"
-        def make():
-            import torch
-            with _seeded(derive_seed('inputs', seed)):
-                try: xs = self._ns['get_inputs']()
-                except Exception as e: raise _fail(self.task.name, 'get_inputs', e) from None
-            g = torch.Generator().manual_seed(derive_seed('distribution', seed, distribution))
-            xs = [_transformed(x.cpu(), distribution, g) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in xs]
-            return [_raw(x) if isinstance(x, torch.Tensor) else np.array(x, s.dtype) for x,s in zip(xs, self.signature.inputs)]
-        return self._remember(('inputs',seed,distribution), make)
-
-    def params(self,
-        seed:int # The same seed gives the same parameters
-    )->list[np.ndarray]: # Raw, in the order of `signature.params`
-        "Initialise the task's weights and buffers"
-        def make():
-            with _seeded(derive_seed('params', seed)):
-                try: model = _build(self._ns)
-                except Exception as e: raise _fail(self.task.name, 'Model', e) from None
-                _vary_constants(model)
-            return [_raw(p) for p in model.state_dict().values()]
-        return self._remember(('params',seed), make)
-
-    def _model(self, wide:bool)->Any:
-        "The Model on its device, in float64 if `wide`"
-        if wide not in self._models:
-            with _seeded(0): model = _build(self._ns).to(self.device)
-            self._models[wide] = model.double() if wide else model
-        return self._models[wide]
-
+        "Draw inputs"
+        return self._memory(('inputs',seed,distribution), lambda: _draw(self._ns, self.signature, self.task.name, seed, distribution))
+    def params(self, seed:int)->list[np.ndarray]: # Raw, in the order of `signature.params`
+        "Initialise weights and buffers"
+        return self._memory(('params',seed), lambda: _initial(self._ns, self.task.name, seed))
     def answer(self,
         inputs:list[np.ndarray], # Raw, as `inputs` gives them
         params:list[np.ndarray], # Raw, as `params` gives them
         wide:bool=True, # In float64, or in the task's own dtype
-        seed:int=0 # Random state of a reference that draws inside forward
+        seed:int=0, # Random state of a reference that draws inside forward
+        within:Any=None # Context to run forward in
     )->list[np.ndarray]: # Float64 and integers if `wide`, raw otherwise
-        "What the reference computes"
-        import torch
-        model, sig = self._model(wide), self.signature
-        up = lambda t: t.double() if wide and t.is_floating_point() else t
-        state = {k:up(_tensor(p, s.dtype, self.device)) for k,p,s in zip(model.state_dict(), params, sig.params)}
-        xs = [x.item() if s.value is not None else up(_tensor(x, s.dtype, self.device)) for x,s in zip(inputs, sig.inputs)]
-        with _seeded(seed), _exact(wide):
-            try:
-                model.load_state_dict(state)
-                outs = _outputs(model(*xs), self.task.name)
-            except Exception as e: raise _fail(self.task.name, 'its reference in float64' if wide else 'its reference', e) from None
-        return [_wide(_raw(o), _dtype(o)) if wide else _raw(o.to(getattr(torch, s.dtype))) for o,s in zip(outs, sig.outputs)]
-
+        "What the reference computes from given arrays"
+        return _compute(self._model(wide), self.signature, self.task.name, inputs, params, self.device, wide, seed, within)
     def expected(self,
         seed:int, # For inputs and parameters
         distribution:str='own' # One of `DISTRIBUTIONS`
-    )->tuple[list[np.ndarray],list[np.ndarray]]: # (float64 or integer arrays, raw outputs of torch in the task's dtype)
+    )->tuple[list[np.ndarray],list[np.ndarray]]: # (float64 and integer arrays, raw answers of torch in the task's dtype)
         "The right answer, and torch's own"
-        def make():
-            xs, ps = self.inputs(seed, distribution), self.params(seed)
-            return [self.answer(xs, ps), self.answer(xs, ps, wide=False)]
-        wide, native = self._remember(('expected',seed,distribution), make)
+        xs, ps = self.inputs(seed, distribution), self.params(seed)
+        wide, native = self._memory(('expected',seed,distribution), lambda: [self.answer(xs, ps), self.answer(xs, ps, wide=False)])
         return wide, native
+    def jittered(self,
+        seed:int, # For inputs and parameters
+        distribution:str='own', # One of `DISTRIBUTIONS`
+        eps:float=2.**-23 # Relative size of the move; a unit in the last place of float32
+    )->list[np.ndarray]: # Float64 and integers
+        "The right answer to inputs moved by about one unit in the last place: how sensitive the question is"
+        rng = np.random.default_rng(derive_seed('jitter', seed, distribution))
+        unit = {'float16':2.**-10, 'bfloat16':2.**-7, 'float64':2.**-52}
+        move = lambda x,s: _wide(x, s.dtype)*(1+unit.get(s.dtype, eps)*rng.uniform(-1, 1, x.shape)) if s.value is None and 'float' in s.dtype else x
+        return self.answer([move(x, s) for x,s in zip(self.inputs(seed, distribution), self.signature.inputs)], self.params(seed))
+    def usable(self, seed:int=0)->tuple[tuple[str,...],tuple[Finding,...]]: # (names, a note for each one left out)
+        "The task's distributions that its reference can stand"
+        return _usable(self, seed)
+    def callable(self, seed:int, distribution:str='own')->Callable[[],Any]: # Takes nothing: its tensors lie on the device already
+        "Torch's own forward, with torch's settings as they are: the baseline of a timing"
+        return _baseline(self, self.inputs(seed, distribution), self.params(seed))
 
-    def usable(self,
-        seed:int=0 # Inputs to try them on
-    )->tuple[tuple[str,...],tuple[Finding,...]]: # (names, a note for each one left out)
-        "The task's distributions, less those that drive its reference to NaN or infinity where its own inputs do not"
-        names, notes = ['own'], []
-        if not any(s.value is None and 'float' in s.dtype for s in self.signature.inputs):
-            return ('own',), tuple(Finding('distribution_skipped', f'{d}: {self.task.name} has no float input', severity='note') for d in self.task.distributions if d!='own')
-        finite = lambda d: [np.isfinite(_wide(a, t)) for part,ts in zip(self.expected(seed, d), self._dtypes()) for a,t in zip(part, ts)]
-        own = finite('own')
-        for d in self.task.distributions:
-            if d=='own': continue
-            if all((f|~o).all() for f,o in zip(finite(d), own)): names.append(d)
-            else: notes.append(Finding('distribution_skipped', f'{d}: the reference of {self.task.name} gives NaN or infinity', severity='note'))
-        return tuple(names), tuple(notes)
-
-    def _dtypes(self)->tuple[list[str],list[str]]:
-        "Dtypes of what `expected` gives"
-        ds = [s.dtype for s in self.signature.outputs]
-        return ['float64' if 'float' in d else d for d in ds], ds
+# %% ../nbs/01_task.ipynb #fb744bcb
+def _usable(ref:Reference, seed:int)->tuple[tuple[str,...],tuple[Finding,...]]:
+    "Leave out distributions that drive the reference to NaN or infinity where the task's own inputs do not"
+    sig, name = ref.signature, ref.task.name
+    names, notes = ['own'], []
+    def say(d, why): notes.append(Finding('distribution_skipped', f'{d}: {why}', severity='note'))
+    def finite(d):
+        wide, native = ref.expected(seed, d)
+        return [np.isfinite(w) & np.isfinite(_wide(n, s.dtype)) for w,n,s in zip(wide, native, sig.outputs)]
+    floats = any(s.value is None and 'float' in s.dtype for s in sig.inputs)
+    for d in ref.task.distributions:
+        if d=='own': continue
+        if not floats: say(d, f'{name} has no float input')
+        elif all((f|~o).all() for f,o in zip(finite(d), finite('own'))): names.append(d)
+        else: say(d, f'the reference of {name} gives NaN or infinity')
+    return tuple(names), tuple(notes)
 
 # %% ../nbs/01_task.ipynb #b78b5b8e
 @dataclass(frozen=True)
@@ -608,7 +640,7 @@ def agrees(
     own = np.abs(n-e)[np.isfinite(n)]
     return bool(np.abs(a-e).max() <= 8*own.max(initial=0) + 8*_EPS[dtype]*np.sqrt(np.mean(e*e)))
 
-# %% ../nbs/01_task.ipynb #7c74c823
+# %% ../nbs/01_task.ipynb #cf525a9f
 def _lazy_answers(ref:Reference, seed:int, other:int):
     "(finding, what it is, outputs) of programs that do no work"
     sig, (wide,_), (far,far_native) = ref.signature, ref.expected(seed), ref.expected(other)
@@ -616,7 +648,7 @@ def _lazy_answers(ref:Reference, seed:int, other:int):
     fill = lambda values: [_narrow(np.broadcast_to(np.asarray(v), o.shape), o.dtype) for v,o in zip(values, sig.outputs)]
     yield 'passes_zeros', 'zeros', fill([0.]*len(wide))
     yield 'passes_constant', 'ones', fill([1.]*len(wide))
-    yield 'passes_constant', 'one value everywhere (the mean of the answer to other inputs)', fill([np.nanmean(w) if w.size else 0. for w in far])
+    yield 'passes_constant', 'one value everywhere (the mean of the answer to other inputs)', fill([np.mean(w[np.isfinite(w)]) if np.isfinite(w).any() else 0. for w in far])
     yield 'seed_insensitive', 'the answer to other inputs', far_native
     for x,s in zip(xs+ps, sig.inputs+sig.params):
         if s.value is None and all(o.shape and math.prod(o.shape)==x.size for o in sig.outputs):
@@ -634,9 +666,10 @@ def _without_params(ref:Reference, seed:int, other:int):
     differ = [i for i,(p,q) in enumerate(zip(ps, qs)) if not np.array_equal(p, q)]
     if not differ: return
     yield '', ref.answer(xs, [q for q in qs], wide=False)
-    for i in differ[:16]: yield ref.signature.params[i].name, ref.answer(xs, [qs[j] if j==i else p for j,p in enumerate(ps)], wide=False)
+    for i in differ[:16]: # tied weights are exchanged together
+        yield ref.signature.params[i].name, ref.answer(xs, [q if j==i or np.array_equal(p, ps[i]) else p for j,(p,q) in enumerate(zip(ps, qs))], wide=False)
 
-# %% ../nbs/01_task.ipynb #fb9e4cfe
+# %% ../nbs/01_task.ipynb #58fb2c13
 def _narrowing(ref:Reference, seed:int)->set[str]:
     "Operations of the float64 run that give a smaller float"
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -646,17 +679,10 @@ def _narrowing(ref:Reference, seed:int)->set[str]:
             out = func(*args, **(kwargs or {}))
             if any(t.is_floating_point() and t.element_size()<8 for t in _tensors(out)): found.add(func._schema.name.removeprefix('aten::'))
             return out
-    xs, ps = ref.inputs(seed), ref.params(seed)
-    double = lambda rs,ss: [_wide(r, s.dtype) if s.value is None else r for r,s in zip(rs, ss)]
-    model = ref._model(True)
-    import torch
-    with _seeded(0), _exact(True):
-        model.load_state_dict({k:torch.from_numpy(np.array(p)) for k,p in zip(model.state_dict(), double(ps, ref.signature.params))})
-        args = [x.item() if s.value is not None else torch.from_numpy(np.array(x)).to(ref.device) for x,s in zip(double(xs, ref.signature.inputs), ref.signature.inputs)]
-        with Watch(): model(*args)
+    ref.answer(ref.inputs(seed), ref.params(seed), within=Watch())
     return found
 
-# %% ../nbs/01_task.ipynb #8f3c5244
+# %% ../nbs/01_task.ipynb #a1090cae
 def audit(
     task:Task,
     check:Callable[[np.ndarray,np.ndarray,np.ndarray,str],bool]=agrees, # (raw answer, right answer, torch's raw answer, dtype) -> close enough?
@@ -666,7 +692,8 @@ def audit(
 )->tuple[Finding,...]: # Empty for a sound task
     "Name what is wrong with a task: which programs that do no work would pass it"
     if shape is None: shape = min(range(len(task.shapes)), key=lambda i: task.signature(i).nbytes)
-    ref, found = Reference(task, shape, device), {}
+    ref = Reference(task, shape, device)
+    found:dict[str,Finding] = {}
     def say(kind, message, severity='error'): found.setdefault(kind, Finding(kind, f'{task.name}: {message}', severity=severity))
     sig, (seed,other) = ref.signature, seeds[:2]
     if empty := [s.name for s in sig.inputs+sig.outputs if 0 in s.shape]: say('empty_tensor', f'{", ".join(empty)} has no elements, so nothing is tested')

@@ -38,7 +38,7 @@
 #define CUDART_VERSION 13000
 #define CUDA_VERSION 13000
 
-#define __global__
+#define __global__ __attribute__((noinline))
 #define __device__
 #define __host__
 #define __constant__
@@ -46,11 +46,11 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
-#define __forceinline__ inline __attribute__((always_inline))
-#define __inline__ inline
+#define KRL_INLINE inline __attribute__((always_inline))
+#define __forceinline__ __attribute__((always_inline))     // without inline, since programs often write both
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static thread_local
+#define __shared__ constinit static thread_local      // constinit: no constructor runs, and no flag is kept that says so
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __nv_pure__
 #define __nv_is_extended_device_lambda_closure_type(T) false
@@ -60,8 +60,9 @@
 
 extern "C" {
 extern const uint3 threadIdx, blockIdx;      // const: within one thread they never change, so nothing is reloaded
-extern const dim3 blockDim, gridDim;
+extern const uint3 blockDim, gridDim;      // uint3, since a constructor would make the compiler forget that they are const
 extern const unsigned krl_rank;              // index of the thread in its block
+extern char* const krl_dynamic_shared;
 }
 constexpr int warpSize = 32;
 
@@ -70,24 +71,24 @@ constexpr int warpSize = 32;
 #include "host/atomics.h"
 
 // Loads and stores with a cache hint are loads and stores
-#define KRL_LOAD(name)  template<class T> __forceinline__ T name(const T* p) { return *p; }
-#define KRL_STORE(name) template<class T> __forceinline__ void name(T* p, std::type_identity_t<T> v) { *p = v; }
+#define KRL_LOAD(name)  template<class T> KRL_INLINE T name(const T* p) { return *p; }
+#define KRL_STORE(name) template<class T> KRL_INLINE void name(T* p, std::type_identity_t<T> v) { *p = v; }
 KRL_LOAD(__ldg) KRL_LOAD(__ldcg) KRL_LOAD(__ldca) KRL_LOAD(__ldcs) KRL_LOAD(__ldlu) KRL_LOAD(__ldcv)
 KRL_STORE(__stwb) KRL_STORE(__stcg) KRL_STORE(__stcs) KRL_STORE(__stwt)
 
 // memcpy and memset in the widest pieces that the addresses allow, so that each piece is seen by the check mode
 namespace krl {
-template<class W> __forceinline__ bool copy_as(void* d, const void* s, size_t n) {
+template<class W> KRL_INLINE bool copy_as(void* d, const void* s, size_t n) {
     if (((uintptr_t)d | (uintptr_t)s | n) % sizeof(W)) return false;
     for (size_t i = 0; i < n / sizeof(W); i++) ((W*)d)[i] = ((const W*)s)[i];
     return true;
 }
-__forceinline__ void* copy(void* d, const void* s, size_t n) {
+KRL_INLINE void* copy(void* d, const void* s, size_t n) {
     copy_as<uint4>(d, s, n) || copy_as<uint2>(d, s, n) || copy_as<unsigned>(d, s, n) || copy_as<unsigned short>(d, s, n) || copy_as<char>(d, s, n);
     return d;
 }
-__forceinline__ void* fill(void* d, int v, size_t n) { for (size_t i = 0; i < n; i++) ((char*)d)[i] = (char)v; return d; }
-__forceinline__ unsigned smem_address(const void* p) { return (unsigned)((const char*)p - krl_dynamic_shared); }
+KRL_INLINE void* fill(void* d, int v, size_t n) { for (size_t i = 0; i < n; i++) ((char*)d)[i] = (char)v; return d; }
+KRL_INLINE unsigned smem_address(const void* p) { return (unsigned)((const char*)p - krl_dynamic_shared); }
 
 // A dynamic shared array that is declared at file scope: it becomes a pointer wherever it is used
 template<class T> struct DynamicShared {
@@ -96,8 +97,8 @@ template<class T> struct DynamicShared {
 };
 
 // Calling a kernel through an array of addresses of its arguments
-template<class... A, size_t... I> __forceinline__ void call(void (*f)(A...), void** a, std::index_sequence<I...>) { f(*(std::remove_cvref_t<A>*)a[I]...); }
-template<class... A> __forceinline__ void call(void (*f)(A...), void** a) { call(f, a, std::index_sequence_for<A...>()); }
+template<class... A, size_t... I> KRL_INLINE void call(void (*f)(A...), void** a, std::index_sequence<I...>) { f(*(std::remove_cvref_t<A>*)a[I]...); }
+template<class... A> KRL_INLINE void call(void (*f)(A...), void** a) { call(f, a, std::index_sequence_for<A...>()); }
 template<class... A> constexpr int count(void (*)(A...)) { return sizeof...(A); }
 template<class... A> int size_of(void (*)(A...), int i) { const int sizes[] = {(int)sizeof(A)..., 0}; return sizes[i]; }
 }
@@ -105,7 +106,7 @@ template<class... A> int size_of(void (*)(A...), int i) { const int sizes[] = {(
 #define memcpy(d, s, n) ::krl::copy(d, s, n)
 #define memset(d, v, n) ::krl::fill(d, v, n)
 #endif
-__forceinline__ size_t __cvta_generic_to_shared(const void* p) { return krl::smem_address(p); }
+KRL_INLINE size_t __cvta_generic_to_shared(const void* p) { return krl::smem_address(p); }
 
 #define printf krl_printf
 #undef assert
@@ -115,9 +116,9 @@ __forceinline__ size_t __cvta_generic_to_shared(const void* p) { return krl::sme
 #define assert(e) ((e) ? (void)0 : krl_assert_fail(#e, __LINE__))
 #endif
 #define __trap() krl_trap(__LINE__)
-__forceinline__ long long clock64() { return (long long)krl_clock(); }
-__forceinline__ long clock() { return (long)krl_clock(); }
-__forceinline__ unsigned long long globaltimer() { return krl_clock(); }
+KRL_INLINE long long clock64() { return (long long)krl_clock(); }
+KRL_INLINE long clock() { return (long)krl_clock(); }
+KRL_INLINE unsigned long long globaltimer() { return krl_clock(); }
 
 // What a CPU cannot imitate well enough to be worth it. The name is read back from the compiler's message.
 #define KRL_UNSUPPORTED(text) __attribute__((error("unsupported_on_host: " text)))

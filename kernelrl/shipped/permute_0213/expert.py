@@ -5,6 +5,8 @@ thread has four 16-byte loads in flight."""
 import cupy as cp
 
 source = r'''
+#include <cuda_fp16.h>
+
 template <typename Word> __global__ void __launch_bounds__(256)
 move_rows(const Word* __restrict__ x, Word* __restrict__ out, int S, int H, int words) {
     const int h = blockIdx.y, b = blockIdx.z;
@@ -23,7 +25,7 @@ move_rows(const Word* __restrict__ x, Word* __restrict__ out, int S, int H, int 
         }
     }
 }'''
-WORDS = {16: "uint4", 8: "uint2", 4: "unsigned int", 2: "unsigned short"}  # bytes -> type
+WORDS = {16: "uint4", 8: "uint2", 4: "half2", 2: "half"}  # bytes -> type
 module = cp.RawModule(code=source, options=("--std=c++17",), name_expressions=[f"move_rows<{w}>" for w in WORDS.values()])
 
 

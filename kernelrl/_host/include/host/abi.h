@@ -52,5 +52,4 @@ void krl_assert_fail(const char* expression, int line);
 void krl_trap(int line);
 int krl_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 uint64_t krl_clock();
-extern char* const krl_dynamic_shared;
 }

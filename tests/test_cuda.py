@@ -1,0 +1,111 @@
+"On a GPU: what only a real device can show. Skipped, and said so, where there is none"
+import math, time
+from pathlib import Path
+import pytest
+from kernelrl.device import cuda_available
+from kernelrl.judge import Judge, judge_many, judge_one
+from kernelrl.program import Program
+from kernelrl.task import Task
+from kernelrl.verdict import Store
+
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not cuda_available(), reason='no NVIDIA GPU here: the GPU tests did not run')]
+
+TASK = Task('axpb', '''
+import torch, torch.nn as nn
+N = 1 << 22
+class Model(nn.Module):
+    def forward(self, x): return 2 * x + 1
+def get_inputs(): return [torch.randn(N)]
+def get_init_inputs(): return []
+''', shapes=({}, {'N':1001}, {'N':4096}))
+
+def program(kernel:str, args:str='(x, y, x.size)', extra:str='', name:str='f', grid:str='((x.size+255)//256,)', call:str='')->Program:
+    return Program(f'import cupy as cp\nimport numpy as np\nk = cp.RawKernel(r"""{kernel}""", "{name}")\n{extra}\ndef forward(x):\n    y = cp.empty_like(x)\n    k({grid}, (256,), {args}{call})\n    return y\n')
+
+HEAD = 'extern "C" __global__ void f(const float* x, float* y, int n) { int i = blockIdx.x*blockDim.x+threadIdx.x; '
+GOOD = program(HEAD+'if (i < n) y[i] = 2*x[i]+1; }')
+
+@pytest.fixture(scope='module')
+def j(tmp_path_factory):
+    with Judge('cuda', 'quick', Store(tmp_path_factory.mktemp('store')/'s.sqlite'), secret='test') as judge: yield judge
+
+def one(j, p): return judge_one(j, TASK, p)
+
+def test_good(j):
+    v = one(j, GOOD)
+    assert v.status in ('ok','slow') and v.source=='measured' and v.device.kind=='cuda'
+    s = v.speedup
+    assert s.baseline=='eager_graph' and s.lo<=s.ratio<=s.hi and 1<s.ratio<4
+    assert v.floor_ms<v.timings['candidate'].ms<.1
+    assert v.resources[0].registers>0
+
+BAD = {
+    'illegal_access':(HEAD+'y[(long)i*1000000+1000000000] = x[0]; }', 'launch'),
+    'oob_write':(HEAD+'if (i <= n) y[i] = i<n ? 2*x[i]+1 : 0; }', 'correct'),
+    'input_changed':('extern "C" __global__ void f(float* x, float* y, int n) { int i = blockIdx.x*blockDim.x+threadIdx.x; if (i<n) { y[i] = 2*x[i]+1; x[i] = 0; } }', 'correct'),
+    'timeout':(HEAD+'while (n) { if (y[i%n] == 12345.f) break; __nanosleep(100); } }', 'launch'),
+    'stale_or_unwritten':(HEAD+'if (i < n-1) y[i] = 2*x[i]+1; }', 'correct'),
+    'misaligned':(HEAD+'if (i < n/4) { float4 v = *(const float4*)(x+i+1); y[i] = v.x; } }', 'launch'),
+    'illegal_instruction':(HEAD+'if (i < n) y[i] = 2*x[i]+1; if (i == 7) asm("trap;"); }', 'launch'),
+}
+
+@pytest.mark.parametrize('kind', BAD)
+def test_bad_is_named_and_the_next_one_is_judged_rightly(j, kind):
+    kernel,gate = BAD[kind]
+    t = time.time()
+    v = one(j, program(kernel))
+    assert (v.gate,v.reason.kind) in ((gate,kind),('launch','launch_failure')), v
+    fresh = Program(GOOD.text+f'# after {kind}\n')
+    assert one(j, fresh).ok
+    assert time.time()-t<60
+
+def test_neighbours(j):
+    "Bad and good programs at once: the good ones all pass"
+    bad = [Program(program(BAD['illegal_access'][0]).text+f'# {i}\n') for i in range(6)]
+    good = [Program(GOOD.text+f'# {i}\n', 'good') for i in range(12)]
+    mixed = [p for trio in zip(good[::2], bad, good[1::2]) for p in trio]
+    vs = list(judge_many(j, [(TASK,p) for p in mixed], progress=False))
+    assert sum(v.ok for v in vs)==12 and all(v.ok for v in vs if v.program=='good')
+
+def test_arguments_arrive(j):
+    "Half, bfloat16, double, bool, 64-bit and null pointer arguments"
+    k = '''#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+extern "C" __global__ void f(const float* x, float* y, long long n, half two, __nv_bfloat16 half_one, double half_too, bool on, const float* none, unsigned char z) {
+    long long i = blockIdx.x*(long long)blockDim.x+threadIdx.x;
+    if (i < n) y[i] = on && !none && z==200 ? __half2float(two)*x[i]+__bfloat162float(half_one)+(float)half_too : 0; }'''
+    assert one(j, program(k, '(x, y, x.size, np.float16(2), 0.5, 0.5, True, None, 200)')).ok
+
+def test_large_dynamic_shared_and_templates(j):
+    k = '''template<typename T, int N> __global__ void g(const T* x, T* y, int n) {
+    extern __shared__ float s[]; int t = threadIdx.x, i = blockIdx.x*blockDim.x+t;
+    s[t*100] = i < n ? x[i] : 0; __syncthreads(); if (i < n) y[i] = N*s[t*100]+1; }'''
+    p = Program(f'import cupy as cp\nm = cp.RawModule(code=r"""{k}""", name_expressions=["g<float, 2>"])\nk = m.get_function("g<float, 2>")\nk.max_dynamic_shared_size_bytes = 256*400\ndef forward(x):\n    y = cp.empty_like(x)\n    k(((x.size+255)//256,), (256,), (x, y, x.size), shared_mem=256*400)\n    return y\n')
+    assert one(j, p).ok
+
+@pytest.mark.parametrize('how', ['attribute','launch'])
+def test_clusters(j, how):
+    head = 'extern "C" __global__ void '+('__cluster_dims__(2,1,1) ' if how=='attribute' else '')+'f(const float* x, float* y, int n)'
+    k = '#include <cooperative_groups.h>\n'+head+'''{
+    namespace cg = cooperative_groups; auto c = cg::this_cluster(); __shared__ float s[256];
+    int i = blockIdx.x*blockDim.x+threadIdx.x; s[threadIdx.x] = i < n ? x[i] : 0; c.sync();
+    float* o = c.map_shared_rank(s, c.block_rank()^1); float mine = o[threadIdx.x]; c.sync();
+    int other = (blockIdx.x^1)*blockDim.x+threadIdx.x; if (other < n) y[other] = 2*mine+1*(c.num_blocks()==2); }'''
+    v = one(j, program(k, grid='((x.size+511)//512*2,)', call=', cluster=(2,1,1)' if how=='launch' else ''))
+    assert v.ok, v
+
+@pytest.mark.parametrize('value', [0, 1, -2.5])
+def test_fills(j, value):
+    k = HEAD+f'if (i < n) y[i] += 2*x[i]+1-({value}f); }}'.replace('(0f)','(0.f)').replace('(1f)','(1.f)')
+    p = program(k)
+    assert one(j, Program(p.text.replace('cp.empty_like(x)', f'cp.full(x.shape, {value}, cp.float32)'))).ok
+
+def test_skipping_timed_work_is_found(j):
+    "A kernel that counts its launches in a device variable and stops working when the checks are over"
+    k = '__device__ int calls; '+HEAD+'if (calls < 2*gridDim.x*3 && i < n) y[i] = 2*x[i]+1; if (threadIdx.x==0) atomicAdd(&calls, 1); }'
+    v = one(j, program(k))
+    assert v.status in ('wrong','suspect'), v
+
+def test_too_much_memory(j):
+    p = Program(GOOD.text.replace('    y =', '    z = cp.empty((1<<34,), cp.float64)\n    y ='))
+    assert one(j, p).reason.kind=='too_much_memory'
