@@ -9,9 +9,8 @@ def save(path:Path, arrays:list)->dict:
     try:
         with open(path,'wb') as f:
             for a in arrays:
-                a = np.ascontiguousarray(a)
                 f.seek(at)
-                f.write(memoryview(a.view('u1').reshape(-1)) if a.nbytes else b'')
+                f.write(memoryview(np.ascontiguousarray(a).reshape(-1).view('u1')) if a.nbytes else b'')
                 parts.append([at, str(a.dtype), list(a.shape)])
                 at += -(-a.nbytes//256)*256
             f.truncate(at)

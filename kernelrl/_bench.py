@@ -28,7 +28,10 @@ class Timed:
     findings:list = field(default_factory=list)
     errors:list = field(default_factory=list) # Comparison of the timed outputs
     floor_ms:float|None = None
-    def add(self, found): self.findings += [f for f in found if f.kind not in {g.kind for g in self.findings}]
+    def add(self, found):
+        "Each kind once is enough"
+        for f in found:
+            if f.kind not in {g.kind for g in self.findings}: self.findings.append(f)
 
 class Bench:
     "What both devices share: the compilers, the referee, the files between processes"
@@ -39,12 +42,12 @@ class Bench:
         self.folder = scratch_dir()
         self.tracers = Pool('kernelrl._tracer', max(1, min(4, cpus//2)))
         self.compilers = Pool('kernelrl._compiler', max(1, min(cpus, 16, jobs))) if nvrtc_version_cheap() else None
-        n = max(1, min(8, cpus//2)) # referees: each knows some of the tasks
+        n = max(1, min(12, cpus*3//4)) # referees: each knows some of the tasks
         self.referees = Pool('kernelrl._referee', n, [referee, str(n)])
         self.cases = Cases(self.folder, self._draw, min(8<<30, psutil.virtual_memory().available//4))
         self._files = itertools.count()
         self._once:dict[tuple,Future] = {}
-        self._lock = threading.Lock()
+        self._lock,self._dealt = threading.Lock(),{}
         self.cpus = threading.Semaphore(cpus)
 
     def once(self, key:tuple, make):
@@ -61,8 +64,11 @@ class Bench:
 
     def ask(self, task, request:dict, deadline:float=300.)->dict:
         "A question to the referee that knows this task"
-        return self.referees.call({'task':task.to_dict(), **request}, deadline, int(task.id,16)%len(self.referees.workers))
-    def _draw(self, req): return self.referees.call({'op':'case', **req}, 300., int(req['task_id'],16)%len(self.referees.workers))
+        return self.referees.call({'task':task.to_dict(), **request}, deadline, self._referee_of(task.id))
+    def _draw(self, req): return self.referees.call({'op':'case', **req}, 300., self._referee_of(req['task_id']))
+    def _referee_of(self, task_id:str)->int:
+        "Tasks are dealt to the referees in turn, and stay where their answers are"
+        with self._lock: return self._dealt.setdefault(task_id, len(self._dealt)%len(self.referees.workers))
     def inputs(self, task, shape:int, seed:int, distribution:str)->dict:
         "The file with the inputs of a check"
         return self.cases.get((task.id,shape,seed,distribution), {'task':task.to_dict(), 'task_id':task.id, 'shape':shape, 'seed':seed, 'distribution':distribution})

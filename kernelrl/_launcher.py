@@ -14,6 +14,8 @@ from kernelrl.timing import bench
 
 class State: loaded=None; key=None; watch=None; gpu=None; baselines={}
 S = State()
+WARM_SECONDS = .1
+BASELINE_BYTES = 8<<30 # PyTorch's share, before it starts anew
 
 def _load(req:dict)->D.Loaded:
     "Load a Plan, or keep the one that is loaded"
@@ -30,10 +32,9 @@ def device(req): return {'device':S.gpu.to_dict()}
 def run(req):
     "Run a Plan twice on the same inputs with different poison"
     t = time.perf_counter()
-    with D.gpu_lock('cuda'):
-        loaded,inputs = _load(req),_arrays.load(req['inputs'])
-        first,found = D.run_once(loaded, inputs, 0xff)
-        second,more = D.run_once(loaded, inputs, 0x7f)
+    loaded,inputs = _load(req),_arrays.load(req['inputs'])
+    first,found = D.run_once(loaded, inputs, 0xff, D.gpu_lock)
+    second,more = D.run_once(loaded, inputs, 0x7f, D.gpu_lock)
     plan = loaded.plan
     shaped = [[a.view(_raw_dtype(plan.buffers[i].dtype)).reshape(plan.buffers[i].shape) for a,i in zip(outs, plan.outputs)] for outs in (first,second)]
     names = [_arrays.save(Path(f'{req["path"]}.{k}'), outs) for k,outs in enumerate(shaped)]
@@ -46,51 +47,56 @@ def _baseline(req:dict):
     import torch
     key = Task.from_dict(req['task']).id,req['shape']
     if key in S.baselines: return S.baselines[key]
-    S.baselines.clear()
+    if torch.cuda.memory_allocated()>BASELINE_BYTES: S.baselines.clear(); torch.cuda.empty_cache()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     call = Reference(Task.from_dict(req['task']), req['shape'], 'cuda').callable(req['baseline_seed'])
     stream = torch.cuda.ExternalStream(S.watch.stream.ptr)
-    with torch.cuda.stream(stream), torch.no_grad():
-        for _ in range(3): call()
-    stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.no_grad(), torch.cuda.graph(graph, stream=torch.cuda.Stream()): keep = call()
-    except Exception as e: graph,keep = None,str(e)
+    with D.gpu_lock(), torch.no_grad():
+        with torch.cuda.stream(stream):
+            for _ in range(3): call()
+        stream.synchronize()
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()): keep = call()
+        except Exception as e: graph,keep = None,str(e)
+        torch.cuda.synchronize()
     def eager():
         with torch.cuda.stream(stream), torch.no_grad(): call()
     def replay():
         with torch.cuda.stream(stream): graph.replay()
-    torch.cuda.synchronize()
     S.baselines[key] = {'eager':eager, **({'eager_graph':replay} if graph is not None else {})}, keep, '' if graph is not None else keep
     return S.baselines[key]
 
 def timed(req):
     "One process's share of a timing: ABBA rounds of the candidate and the baseline, then each alone, warm, and eager PyTorch as called"
-    with D.gpu_lock('cuda'):
-        S.key = None # a fresh copy: new addresses, and nothing that an earlier run left in `__device__` variables
-        loaded,inputs = _load(req),_arrays.load(req['inputs'])
-        baselines,_,why = _baseline(req)
-        m,w,outputs = loaded.memory,S.watch,loaded.plan.outputs
-        m.poison(); m.upload(inputs)
+    S.key = None # a fresh copy: new addresses, and nothing that an earlier run left in `__device__` variables
+    loaded,inputs = _load(req),_arrays.load(req['inputs'])
+    baselines,_,why = _baseline(req)
+    m,w,outputs = loaded.memory,S.watch,loaded.plan.outputs
+    m.upload(inputs)
+    with D.gpu_lock():
+        m.poison()
         loaded.launch(w.stream); w.stream.synchronize()
         graph = D.capture(loaded, w.stream)
-        ours,theirs = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager'])
+    ours,theirs = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager'])
+    with D.gpu_lock(alone=True):
         peek,stash,count = int(np.random.default_rng(req['order_seed']).integers(20)),[],[0]
         def clock(run):
             last = run is ours and count[0]>peek
-            ms = w.one(run, lambda: m.poison(0x7f if last else 0xff, w.stream.ptr))
+            ms = w.one(run, lambda: m.poison(0x7f if last else 0xff, w.stream.ptr), hold=run is not baselines['eager'])
             if run is ours:
                 if count[0]==peek: stash.append([m.download(i) for i in outputs])
                 count[0] += 1
             return ms
+        end = time.monotonic()+WARM_SECONDS # a device that was idle runs slowly at first
+        while time.monotonic()<end: w.one(theirs); w.one(ours)
         b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'])
         clock(ours)
         stash.append([m.download(i) for i in outputs]) # what a timed replay left
         found,few = m.broken_guards(),max(6, len(b.a)//4)
         solo = [[clock(f) for _ in range(few)] for f in (ours, theirs)]
         warm = D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, few)
-        eager = [w.one(baselines['eager']) for _ in range(few)]
+        eager = [w.one(baselines['eager'], hold=False) for _ in range(few)]
     bufs = [loaded.plan.buffers[i] for i in outputs]
     out = _arrays.save(Path(req['path']), [a.view(_raw_dtype(d.dtype)).reshape(d.shape) for outs in stash for a,d in zip(outs,bufs)])
     return {'bench':b.to_dict(), 'solo':solo, 'warm':warm, 'eager':eager, 'outputs':out, 'found':[f.to_dict() for f in found], 'uncapturable':why}

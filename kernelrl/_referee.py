@@ -16,7 +16,7 @@ def _reference(req:dict)->Reference:
     "The reference of a task and shape; the last few are kept"
     task = Task.from_dict(req['task'])
     key = task.id,req.get('shape', req.get('check', {}).get('shape', 0))
-    if key not in _refs: _refs[key] = Reference(task, key[1], DEVICE, keep=1<<31 if DEVICE!='cpu' else 1<<28)
+    if key not in _refs: _refs[key] = Reference(task, key[1], DEVICE, keep=1<<30 if DEVICE!='cpu' else 1<<28, lock=lambda: gpu_lock(device=DEVICE))
     _refs.move_to_end(key)
     while len(_refs)>8: _refs.popitem(last=False)
     return _refs[key]
@@ -26,7 +26,7 @@ def ops(req): return {'ops':[o.to_dict() for o in eager_ops(Task.from_dict(req['
 
 def usable(req):
     "The distributions under which the reference stays finite"
-    with gpu_lock(DEVICE): names,notes = _reference(req).usable(req['seed'])
+    names,notes = _reference(req).usable(req['seed'])
     return {'names':list(names), 'notes':[n.to_dict() for n in notes]}
 
 def case(req):
@@ -39,11 +39,7 @@ def verify(req):
     "Compare the outputs of one or more runs with the answer"
     r,check = _reference(req),Check.from_dict(req['check'])
     runs = [_arrays.load(m) for m in req['runs']]
-    def reference(c):
-        with gpu_lock(DEVICE): return r.expected(c.seed, c.distribution)
-    def jittered(c):
-        with gpu_lock(DEVICE): return r.jittered(c.seed, c.distribution)
-    reports,found = verify_one(lambda c: (runs[c.repeat], []), reference, check, [s.dtype for s in r.signature.outputs], r.task.tolerance, len(runs), jittered)
+    reports,found = verify_one(lambda c: (runs[c.repeat], []), lambda c: r.expected(c.seed, c.distribution), check, [s.dtype for s in r.signature.outputs], r.task.tolerance, len(runs), lambda c: r.jittered(c.seed, c.distribution))
     return {'reports':[e.to_dict() for e in reports], 'found':[f.to_dict() for f in found]}
 
 OPS = {f.__name__:f for f in (signature, ops, usable, case, verify)}

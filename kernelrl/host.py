@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['HERE', 'MODES', 'PAGE', 'LIMITS', 'Compiler', 'find_compiler', 'toolkit', 'dynamic_shared', 'kernels_of',
            'host_source', 'HostCompileError', 'Unsupported', 'line_table', 'block_weights', 'HostBinary',
-           'static_shared', 'compile_host', 'LineTraffic', 'LaunchTraffic', 'HostRun', 'unique_sectors', 'run_host']
+           'shared_names', 'static_shared', 'compile_host', 'LineTraffic', 'LaunchTraffic', 'HostRun', 'unique_sectors',
+           'run_host']
 
-# %% ../nbs/04_host.ipynb #f09fd3db
-import fcntl, functools, hashlib, json, math, os, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
+# %% ../nbs/04_host.ipynb #9db5b867
+import dataclasses, fcntl, functools, hashlib, json, math, os, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 import kernelrl
 from .core import Finding, KernelRLError, Record, atomic_write, cache_dir
 from .device import CompileError, check_options, first_error, prepare_source
-from .program import DTYPE_BYTES, Arg, Buffer, Fill, Launch, Module, Plan, pack_scalar
+from .program import DTYPE_BYTES, Buffer, Fill, Launch, Module, Plan, pack_scalar
 
 # %% ../nbs/04_host.ipynb #d53c2e6c
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def find_compiler()->Compiler: # The first that answers
     if v := _version((*zig,'version')): return Compiler('zig', (*zig,'c++'), 'zig '+v)
     raise KernelRLError('no C++ compiler was found for the host device; `apt-get install g++` or `pip install ziglang`')
 
-# %% ../nbs/04_host.ipynb #76dd905c
+# %% ../nbs/04_host.ipynb #55d21ef4
 HERE = Path(kernelrl.__file__).parent/'_host'
 
 def _cpu_flags()->list[str]:
@@ -57,13 +58,13 @@ def _flags(
     "How kernels are compiled in this mode"
     gcc = find_compiler().name=='g++'
     flags = ['-std=c++20', *_cpu_flags(), '-g1', '-gdwarf-4', '-fPIC', '-w', '-fpermissive', '-Wno-narrowing', '-fno-strict-aliasing', '-fstack-clash-protection', '-fvisibility=hidden', '-fno-math-errno', '-ffp-contract=fast']
-    flags += ['-fno-gnu-unique'] if gcc else ['-fno-sanitize=undefined','-Wno-everything']
+    flags += ['-fno-gnu-unique'] if gcc else ['-fno-sanitize=undefined','-Wno-everything','-UNDEBUG']
     if mode=='run': return (*flags, '-O2')
     flags += ['-O1', '-DKRL_CHECK', '-fsanitize=thread', '-fsanitize-coverage=trace-pc', '-fno-optimize-sibling-calls']
     if gcc: return (*flags, '-fno-tree-sra', '-fno-tree-vectorize', '--param=tsan-instrument-func-entry-exit=0', '--param=tsan-distinguish-volatile=1')
-    return (*flags, '-fno-vectorize', '-fno-slp-vectorize', '-mllvm', '-tsan-instrument-func-entry-exit=0', '-mllvm', '-tsan-distinguish-volatile=1')
+    return (*flags, '-fno-vectorize', '-fno-slp-vectorize', '-mllvm', '-tsan-instrument-func-entry-exit=0', '-mllvm', '-tsan-distinguish-volatile=1', '-mllvm', '-tsan-instrument-read-before-write=1')
 
-# %% ../nbs/04_host.ipynb #244caea6
+# %% ../nbs/04_host.ipynb #58b4dcfd
 MODES = ('run','check')
 
 @functools.cache
@@ -85,6 +86,7 @@ def _compile(args:list[str], stdin:str='', deadline:float=120.)->str: # What the
         if p.poll() is None: os.killpg(p.pid, signal.SIGKILL); p.wait()
     return '' if p.returncode==0 else out or f'error: the compiler ended with {p.returncode}'
 
+# %% ../nbs/04_host.ipynb #c59aa8b0
 def _build_toolkit(mode:str, folder:Path):
     "The runner and the precompiled headers, two compilers at a time"
     sources = ['runner.cpp','runtime.cpp'] + (['check.cpp'] if mode=='check' else [])
@@ -96,6 +98,7 @@ def _build_toolkit(mode:str, folder:Path):
         for log in pool.map(_compile, jobs):
             if log: raise KernelRLError(f'the host device could not be built with {find_compiler().version}: {log[:2000]}')
 
+# %% ../nbs/04_host.ipynb #4426d1b4
 def toolkit(
     mode:str='run', # run or check
     cache:str|Path|None=None # Folder for what is built; None: the user's cache
@@ -103,7 +106,7 @@ def toolkit(
     "Build what all kernels need, once; safe when many processes ask at the same time"
     base = Path(cache or cache_dir())/'host'
     done = base/f'{mode}-{_toolkit_key()}'
-    if done.exists(): return done
+    if done.exists(): os.utime(done); return done
     base.mkdir(parents=True, exist_ok=True)
     with open(base/f'{mode}.lock','w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -113,10 +116,12 @@ def toolkit(
             _build_toolkit(mode, new)
             new.chmod(0o755)
             new.rename(done)
+            for old in base.glob(f'{mode}-*'): # Of versions that nobody has used for a week
+                if time.time()-old.stat().st_mtime>7*86400: shutil.rmtree(old, ignore_errors=True)
         finally: shutil.rmtree(new, ignore_errors=True)
     return done
 
-# %% ../nbs/04_host.ipynb #ad6e4246
+# %% ../nbs/04_host.ipynb #a96a8460
 _TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 _EXTERN = re.compile(r'\bextern\b[^;{}]*\b__shared__\b[^;{}]*;|\b__shared__\b[^;{}]*\bextern\b[^;{}]*;')
 _ALIGN = re.compile(r'__align__\s*\([^()]*\)|alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\)|__attribute__\s*\(\(.*?\)\)\s*\)?')
@@ -127,7 +132,7 @@ def _code_only(source:str)->str:
 
 def _in_function(code:str, at:int)->bool:
     "Is this place inside a function body (and not at file or namespace level)?"
-    open_ = []
+    open_:list[bool] = []
     for m in re.finditer(r'[{}]', code[:at]):
         if m[0]=='}': open_ = open_[:-1]
         else: open_.append(not re.search(r'(\bnamespace\b[\w\s:]*|\bextern\s*)$', re.split(r'[;{}]', code[:m.start()])[-1]))
@@ -155,11 +160,11 @@ def dynamic_shared(
         at = m.end()
     return ''.join(out)+source[at:]
 
-# %% ../nbs/04_host.ipynb #8c3ef131
+# %% ../nbs/04_host.ipynb #caa174dd
 _ENTRY = '''extern "C" __attribute__((visibility("default"))) void krl_entry_{i}(void** krl_a) {{ ::krl::call(&{k}, krl_a); }}
 extern "C" __attribute__((visibility("default"))) int krl_size_{i}(int krl_i) {{ return krl_i < 0 ? ::krl::count(&{k}) : ::krl::size_of(&{k}, krl_i); }}
 '''
-_TOUCH = 'extern "C" __attribute__((visibility("default"))) void* krl_touch_shared() { static thread_local char touch; return &touch; }\n'
+_TOUCH = 'extern "C" __attribute__((visibility("default"))) void* krl_touch_shared() { alignas(16) static thread_local char touch; return &touch; }\n'
 _EXTRA = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](cuda_fp16|cuda_bf16|mma|cooperative_groups|cuda_pipeline|cub/|cuda/)', re.M)
 
 def kernels_of(
@@ -178,7 +183,7 @@ def host_source(
     tail = ''.join(_ENTRY.format(i=i, k=k) for i,k in enumerate(kernels))
     return f'#include "{header}"\n#line 1 "kernel.cu"\n{dynamic_shared(source)}\n#line 1 "entries"\n{tail}{_TOUCH}'
 
-# %% ../nbs/04_host.ipynb #b311a712
+# %% ../nbs/04_host.ipynb #43ba972e
 class HostCompileError(CompileError):
     "A source does not compile on the host; `finding` holds the first error and `log` all of them"
 
@@ -198,13 +203,14 @@ def _complaint(log:str, source:str)->Exception:
     "Turn the compiler's log into what we raise"
     log = re.sub(r'(?m)^.*?_host/include/', '', log)
     first = first_error(log)
+    if at := re.search(r'kernel\.cu:(\d+):\d+: error|kernel\.cu:(\d+)', log): first = dataclasses.replace(first, line=int(at[1] or at[2])) # Not a line of our header
     log_and_code = log+'\n'.join(re.findall(r'<<<|__cluster_dims__', _code_only(source)))
     for pattern,name in _NAMES:
         if m := re.search(pattern, log_and_code): return _unsupported(name or (m[1] or m[2]).replace('_',' '), first.line)
-    if m := re.search(r'fatal error: (\S+): No such file', log): return _unsupported(f'#include <{m[1]}>', first.line)
+    if m := re.search(r"fatal error: '?([^\s':]+)'?(?:: No such file| file not found)", log): return _unsupported(f'#include <{m[1]}>', first.line)
     return HostCompileError(first, log[:8000])
 
-# %% ../nbs/04_host.ipynb #021a6818
+# %% ../nbs/04_host.ipynb #3a4dde4d
 def line_table(
     library:Path, # Compiled with -g1
     places:list[int] # Addresses in it, each just behind an instruction
@@ -212,12 +218,14 @@ def line_table(
     "Source lines, looked up through whatever was inlined"
     if not places or not shutil.which('addr2line'): return {}
     r = subprocess.run(['addr2line','-a','-i','-e',str(library)], input='\n'.join(hex(p-1) for p in places), capture_output=True, text=True)
-    out,at = {},None
+    out:dict[int,int] = {}
+    at = 0
     for l in r.stdout.split('\n'):
         if l.startswith('0x'): at = int(l,16)+1
         elif (m := re.search(r'(?:^|/)kernel\.cu:(\d+)', l)) and at not in out: out[at] = int(m[1])
     return out
 
+# %% ../nbs/04_host.ipynb #bf2a87be
 def block_weights(
     library:Path # Compiled for the check mode
 )->tuple[dict[int,float],list[int]]: # Instructions behind each basic block's mark; places of accesses
@@ -243,7 +251,7 @@ def block_weights(
         elif mark and not ours and not re.match(r'(nop|push|pop|ret|data16|xchg\s+%ax)', ins): weights[mark] += 8 if c and not c[1].startswith(('krl_','__tls')) else 1
     return {k:max(v,1.) if v!=-1 else 0. for k,v in weights.items()}, places
 
-# %% ../nbs/04_host.ipynb #1cfe8d60
+# %% ../nbs/04_host.ipynb #180e4134
 @dataclass(frozen=True)
 class HostBinary(Record):
     "A plan compiled for this machine"
@@ -254,6 +262,18 @@ class HostBinary(Record):
     notes:tuple[Finding,...] = () # What was left out of the sources
     def __repr__(self): return f'HostBinary({self.mode}, {len(self.libraries)} modules)'
 
+# %% ../nbs/04_host.ipynb #2ad4848f
+def shared_names(
+    library:str|Path # Compiled module
+)->dict[str,tuple[int,int]]: # Name to offset and size in bytes
+    "The static `__shared__` variables of a module"
+    if not shutil.which('readelf'): return {}
+    text = subprocess.run(['readelf','-sW',str(library)], capture_output=True, text=True).stdout
+    rows = (l.split() for l in text.split('\n') if ' TLS ' in l)
+    clean = lambda n: m[1] if (m := re.search(r'E\d*([a-zA-Z_]\w*?)(?:_\d+)?$', n)) else n
+    return {clean(r[7]):(int(r[1],16), int(r[2],0)) for r in rows if len(r)==8 and not r[7].endswith('5touch')}
+
+# %% ../nbs/04_host.ipynb #18e04fc9
 def static_shared(library:str|Path)->int: # Bytes
     "Static shared memory of a compiled module: the size of its thread-local segment"
     with open(library,'rb') as f:
@@ -263,6 +283,7 @@ def static_shared(library:str|Path)->int: # Bytes
         rows = [f.read(size) for _ in range(n)]
     return max((struct.unpack('<Q',r[40:48])[0]-1 for r in rows if struct.unpack('<I',r[:4])[0]==7), default=0) # PT_TLS; one byte is ours
 
+# %% ../nbs/04_host.ipynb #4410ff20
 def _prune(folder:Path, keep:int=4096):
     "Forget the kernels that were used longest ago"
     libs = sorted(folder.glob('*.so'), key=lambda p: p.stat().st_mtime)
@@ -290,7 +311,7 @@ def _compile_module(module:Module, kernels:list[str], mode:str, kit:Path, folder
             raise HostCompileError(Finding('compile_error', f'{kernels[0] if kernels else "the kernel"} has {used/1024:.1f} KB of static shared memory; at most 48 KB fit, more must be dynamic'))
         if mode=='check':
             weights,places = block_weights(Path(part))
-            atomic_write(so.with_suffix('.json'), json.dumps({'lines':line_table(Path(part), places), 'weights':weights}))
+            atomic_write(so.with_suffix('.json'), json.dumps({'lines':line_table(Path(part), places), 'weights':weights, 'shared':shared_names(part)}))
         os.chmod(part, 0o755)
         os.replace(part, so)
     finally:
@@ -298,6 +319,7 @@ def _compile_module(module:Module, kernels:list[str], mode:str, kit:Path, folder
     if so.name[:2]=='00': _prune(folder) # Now and then
     return str(so),(*notes,*more)
 
+# %% ../nbs/04_host.ipynb #07eb9733
 def compile_host(
     plan:Plan, # A traced program
     mode:str='run', # run: outputs and crashes; check: also races, bounds and traffic
@@ -311,13 +333,14 @@ def compile_host(
     folder.mkdir(exist_ok=True)
     for s in plan.steps:
         if isinstance(s, Launch) and s.cluster and math.prod(s.cluster)>1: raise _unsupported('thread-block clusters')
-    libs,notes = [],()
+    libs:list[str] = []
+    notes:tuple[Finding,...] = ()
     for i,m in enumerate(plan.modules):
         so,more = _compile_module(m, kernels_of(plan, i), mode, kit, folder)
         libs.append(so); notes += more
     return HostBinary(mode, tuple(libs), str(kit), time.perf_counter()-t, notes)
 
-# %% ../nbs/04_host.ipynb #88803763
+# %% ../nbs/04_host.ipynb #7688fa86
 @dataclass(frozen=True)
 class LineTraffic(Record):
     "What one line of a kernel asked the memory for"
@@ -330,7 +353,11 @@ class LineTraffic(Record):
     sectors:int # 32-byte sectors that they touched (global)
     ways:int # Wavefronts that they took, 1 each without bank conflicts (shared; 8- and 16-byte accesses take 2 and 4)
     bytes:int # Bytes that threads asked for
+    def __repr__(self):
+        n,what = (self.ways,'wavefronts') if self.space=='shared' else (self.sectors,'sectors')
+        return f'line {self.line}: {self.requests} {self.space} {self.op}s of {self.size} bytes, {n/max(self.requests,1):.1f} {what} each'
 
+# %% ../nbs/04_host.ipynb #e9dfe86c
 @dataclass(frozen=True)
 class LaunchTraffic(Record):
     "Counted traffic of one launch, scaled up to all its blocks"
@@ -343,13 +370,17 @@ class LaunchTraffic(Record):
     instructions:float # Thread-level instructions, estimated from the compiled x86 code
     mma_flops:float # Of tensor cores (wmma)
     global_load_sectors:float
-    global_store_sectors:float
+    global_store_sectors:float # Atomics included
     atomics:float # Thread-level atomics
     unique_bytes:float # Distinct bytes of buffers touched, in sectors: what DRAM has to move at least
     shared_wavefronts:float
     barriers:float # Block-level
     lines:tuple[LineTraffic,...] # Per source line
+    def __repr__(self):
+        kb = lambda sectors: f'{sectors*32/1024:.1f} kB'
+        return f'{self.kernel}: {self.sampled} of {self.blocks} blocks counted; {kb(self.global_load_sectors)} loaded, {kb(self.global_store_sectors)} stored, {self.unique_bytes/1024:.1f} kB distinct, {self.shared_wavefronts:.0f} shared wavefronts'
 
+# %% ../nbs/04_host.ipynb #22f10634
 @dataclass(frozen=True)
 class HostRun(Record):
     "What happened when a plan ran on the host device"
@@ -362,7 +393,7 @@ class HostRun(Record):
         first = next((f for f in self.findings if f.severity=='error'), None)
         return f'HostRun({self.status}{": "+repr(first) if first else ""})'
 
-# %% ../nbs/04_host.ipynb #8f341749
+# %% ../nbs/04_host.ipynb #6c57cc7e
 PAGE = 4096
 LIMITS = {'threads':1024, 'block_z':64, 'grid_x':2**31-1, 'grid_y':65535, 'shared':227<<10}
 
@@ -377,6 +408,7 @@ def _launch_problem(l:Launch)->str: # '' when fine
 
 def _guard_byte(buffer:int)->int: return 0xA5^(buffer*29&0x7F) # Another pattern for each buffer, so that a guard copied over a guard shows
 
+# %% ../nbs/04_host.ipynb #a0f6123a
 def _sweep(folder:Path):
     "Remove what runs left whose process was killed"
     for d in folder.glob('kernelrl-host-*'):
@@ -384,6 +416,7 @@ def _sweep(folder:Path):
             if not Path(f'/proc/{d.name.split("-")[2]}').exists() and time.time()-d.stat().st_mtime>600: shutil.rmtree(d, ignore_errors=True)
         except OSError: continue
 
+# %% ../nbs/04_host.ipynb #3cd33c64
 class _Memory:
     "The files behind a plan's buffers, in a folder that goes away"
     def __init__(self, plan:Plan, inputs:list, zeros:bool):
@@ -414,7 +447,7 @@ class _Memory:
         self.maps.clear()
         shutil.rmtree(self.dir, ignore_errors=True)
 
-# %% ../nbs/04_host.ipynb #6c2bfa9d
+# %% ../nbs/04_host.ipynb #2586791d
 def _job(plan:Plan, binary:HostBinary, mem:_Memory, order:str, deadline:float, sample:int, poison:int)->str:
     "What the runner is told to do"
     size = sum(m.size for m in mem.maps)
@@ -430,9 +463,10 @@ def _job(plan:Plan, binary:HostBinary, mem:_Memory, order:str, deadline:float, s
         if isinstance(s, Fill): lines.append(f'fill {s.buffer} {pack_scalar(ctype[plan.buffers[s.buffer].dtype], s.value).hex()}'); continue
         entry = kernels_of(plan, s.module).index(s.kernel)
         lines.append(f'launch {s.module} {entry} {" ".join(map(str, (*s.grid,*s.block)))} {s.shared} {s.kernel}')
-        lines += [f'pointer {a.buffer} {a.offset}' if a.buffer is not None else f'value {pack_scalar(a.ctype, a.value).hex()}' for a in s.args]
+        lines += [f'pointer {a.buffer} {a.offset}' if a.buffer is not None else f'value {pack_scalar(a.ctype, a.value or 0).hex()}' for a in s.args]
     return '\n'.join(lines)+'\n'
 
+# %% ../nbs/04_host.ipynb #9d7fe267
 def _start(binary:HostBinary, mem:_Memory, deadline:float)->tuple[int|None,str]: # Exit status (None: killed), report
     "Run the runner until it ends or its time is up"
     env = {'PATH':os.environ.get('PATH',''), 'LC_ALL':'C'}
@@ -444,32 +478,36 @@ def _start(binary:HostBinary, mem:_Memory, deadline:float)->tuple[int|None,str]:
     report = mem.dir/'report.json'
     return code,report.read_text() if report.exists() else ''
 
-# %% ../nbs/04_host.ipynb #a712ee3d
+# %% ../nbs/04_host.ipynb #419ce92b
 def _where(rank:int, block:list[int], launch:Launch|None)->str:
     "thread 3 of block 7, or with three indices where they are used"
     b,g = (launch.block,launch.grid) if launch else ((1,1,1),(1,1,1))
     t = rank if b[1]==b[2]==1 else (rank%b[0], rank//b[0]%b[1], rank//b[0]//b[1])
     return f'thread {t} of block {block[0] if g[1]==g[2]==1 else tuple(block)}'
 
-def _element(fact:dict, plan:Plan)->str:
-    "element 1000 of x"
-    if not fact['buffer'].startswith('b'): return f'byte {fact["offset"]} of {fact["buffer"]}'
+def _element(fact:dict, plan:Plan, shared:dict)->str:
+    "element 1000 of x, or byte 516 of the shared array tile"
+    if not fact['buffer'].startswith('b'):
+        for name,(at,size) in shared.items():
+            if fact['buffer']=='shared memory' and at<=fact['offset']<at+size: return f'byte {fact["offset"]-at} of {name}'
+        return f'byte {fact["offset"]} of {fact["buffer"]}'
     b = plan.buffers[int(fact['buffer'][1:])]
     return f'element {fact["offset"]//DTYPE_BYTES[b.dtype]} of {b.name}'
 
-def _sentence(f:dict, plan:Plan, launch:Launch|None, other_line:int|None)->str:
+# %% ../nbs/04_host.ipynb #901e3a41
+def _sentence(f:dict, plan:Plan, launch:Launch|None, other_line:int|None, shared:dict)->str:
     "What happened, in words"
-    who,verb,what = _where(f['thread'], f['block'], launch),('reads','writes','atomically updates')[f['write']],_element(f, plan) if f['buffer'] else 'memory'
+    who,verb,what = _where(f['thread'], f['block'], launch),('reads','writes','atomically updates')[f['write']],_element(f, plan, shared) if f['buffer'] else 'memory'
     far = f' (line {other_line})' if other_line else ''
     other = _where(f['other'], f['other_block'], launch)
     if f['kind']=='oob':
         if not f['buffer']: return f'{who} {verb} {f["size"]} bytes that belong to no buffer'
         size = plan.buffers[int(f['buffer'][1:])].nbytes if f['buffer'][0]=='b' else launch.shared if launch and f['buffer'].startswith('dynamic') else None
-        past = f', {-f["offset"]} bytes before its start' if f['offset']<0 else f', {f["offset"]-size} bytes past its end' if size is not None else ''
+        past = f', {-f["offset"]} bytes before its start' if f['offset']<0 else (f', {f["offset"]-size} bytes past its end' if f['offset']>size else ', just past its end') if size is not None else ''
         return f'{who} {verb if f["size"] else "touches"} {what}{past}'
     if f['kind']=='misaligned': return f'{who} {verb} {f["size"]} bytes at {what} (byte {f["offset"]}), which is not a multiple of {f["size"]}'
     if f['kind']=='race': return f'{who} {f["note"]} by {other}{far} at {what}, and no barrier lies between'
-    if f['kind']=='uninit_shared': return f'{who} reads shared memory (byte {f["offset"]}) that no thread of the block has written'
+    if f['kind']=='uninit_shared': return f'{who} reads {what}, which no thread of the block has written'
     if f['kind']=='uninit_global': return f'{who} reads {what} before anything has written it'
     if f['kind']=='divergent_barrier': return f'thread {f["thread"]} is in the {"warp operation" if f["note"]=="warp" else "__syncthreads()"} of line {f["line"]} while others wait in that of line {f["other_line"]}'
     if f['kind']=='deadlock':
@@ -479,22 +517,26 @@ def _sentence(f:dict, plan:Plan, launch:Launch|None, other_line:int|None)->str:
     if f['kind']=='warp_mask': return f'{who} calls a warp operation with the mask 0x{f["offset"]&0xffffffff:08x}, in which it is not itself'
     if f['kind']=='device_assert': return f'{who}: assertion `{f["note"]}` failed' if f['note'] else f'{who} called __trap()'
     if f['kind']=='launch_config': return f['note']
-    return f'{who}: {f["note"]}'
+    return f'{who} touches memory that belongs to no buffer ({f["note"]})' if f['note']=='Segmentation fault' else f'{who}: {f["note"]}'
 
-# %% ../nbs/04_host.ipynb #d9be3870
-def _findings(report:dict, plan:Plan, tables:list[dict], step:int)->list[Finding]:
+# %% ../nbs/04_host.ipynb #50dc56b9
+def _findings(report:dict, plan:Plan, tables:list[dict])->list[Finding]:
     "The runner's facts as findings"
-    out = []
+    out,told = [],set()
     launches = {s.kernel:s for s in plan.steps if isinstance(s, Launch)}
     for f in report['facts']:
         launch = launches.get(f['kernel'])
         lookup = lambda pc: tables[f['library']]['lines'].get(pc) if f['library']>=0 and pc else None
+        place = (f['kind'], f['kernel'], f['buffer'], f['line'] or lookup(f['pc']), f['note'])
+        if place in told: continue # Two instructions of one line
+        told.add(place)
         times = f' ({f["times"]} times)' if f['times']>1 else ''
         warn = f['kind']=='uninit_global' or f['note'].startswith('reads what an atomic')
-        out.append(Finding(f['kind'], _sentence(f, plan, launch, lookup(f['other_pc']))+times, f['kernel'], f['line'] or lookup(f['pc']), 'warning' if warn else 'error'))
+        out.append(Finding(f['kind'], _sentence(f, plan, launch, lookup(f['other_pc']), tables[f['library']]['shared'] if f['library']>=0 else {})+times, f['kernel'], f['line'] or lookup(f['pc']), 'warning' if warn else 'error'))
     if report['log']: out.append(Finding('printf', report['log'][:2000], severity='note'))
     return out
 
+# %% ../nbs/04_host.ipynb #6df62fc4
 def _memory_findings(plan:Plan, mem:_Memory)->list[Finding]:
     "Guards that were overwritten, inputs that changed"
     out = []
@@ -508,13 +550,14 @@ def _memory_findings(plan:Plan, mem:_Memory)->list[Finding]:
             if len(changed): out.append(Finding('input_changed', f'{b.role} {b.name} was changed at element {changed[0]//DTYPE_BYTES[b.dtype]}; write to outputs only', kernel))
     return out
 
+# %% ../nbs/04_host.ipynb #1eb35b60
 def _tables(binary:HostBinary, report:dict)->list[dict]:
     "For each library, the line of each place; in run mode only of the places that are asked for"
     out = []
     for i,so in enumerate(binary.libraries):
         side = Path(so).with_suffix('.json')
-        t = json.loads(side.read_text()) if binary.mode=='check' and side.exists() else {'lines':{}, 'weights':{}}
-        t = {k:{int(a):v for a,v in d.items()} for k,d in t.items()}
+        t = json.loads(side.read_text()) if binary.mode=='check' and side.exists() else {'lines':{}, 'weights':{}, 'shared':{}}
+        for k in ('lines','weights'): t[k] = {int(a):v for a,v in t[k].items()}
         more = [f['pc'] for f in report.get('facts',[]) if f['library']==i and f['pc'] and f['pc'] not in t['lines']]
         t['lines'] |= line_table(Path(so), more)
         out.append(t)
@@ -553,7 +596,28 @@ def _traffic(report:dict, plan:Plan, tables:list[dict])->tuple[LaunchTraffic,...
             add('sectors','global','store','atomic'), float(atomics), float(unique), add('ways','shared','load','store','atomic'), k*c['barriers'], rows))
     return tuple(out)
 
-# %% ../nbs/04_host.ipynb #523fb740
+# %% ../nbs/04_host.ipynb #629d7f18
+def _typed(raw:np.ndarray, b:Buffer)->np.ndarray:
+    return raw.view('uint16' if b.dtype=='bfloat16' else b.dtype).reshape(b.shape)
+
+def _outcome(plan:Plan, binary:HostBinary, mem:_Memory, code:int|None, text:str, step:int, deadline:float, whole:bool)->tuple:
+    "Status, message, findings and traffic from what the runner left behind"
+    kernel = getattr(plan.steps[step], 'kernel', '') if step<len(plan.steps) else ''
+    try: report = json.loads(text)
+    except ValueError: report = {}
+    if code is None or code in (-signal.SIGKILL, -signal.SIGXCPU):
+        f = Finding('timeout', f'killed after {deadline:g} s, in step {step+1} of {len(plan.steps)}; the kernel may not end', kernel)
+        return 'timeout', f.message, (f,), ()
+    if not report: return 'crash', f'the runner ended with {code}', (Finding('crash', f'the process ended with {code} and left no report', kernel),), ()
+    tables = _tables(binary, report)
+    found = _findings(report, plan, tables)
+    if not whole: found = [f for f in found if f.kind not in ('uninit_global',)]
+    status = report['status']
+    found += [f for f in _memory_findings(plan, mem) if not any(o.kind==f.kind=='oob' for o in found)]
+    first = next((f for f in found if f.severity=='error'), None)
+    return status, report['message'] or (first.message if first else ''), tuple(found), _traffic(report, plan, tables) if status=='ok' else ()
+
+# %% ../nbs/04_host.ipynb #bd32e4ac
 def run_host(
     binary:HostBinary, # From compile_host
     plan:Plan, # The same plan
@@ -577,27 +641,7 @@ def run_host(
         (mem.dir/'job').write_text(_job(plan, binary, mem, order, deadline, sample_blocks or 0, poison))
         code,text = _start(binary, mem, deadline)
         step = int(np.frombuffer((mem.dir/'progress').read_bytes()[:4], np.int32)[0])
-        run = _outcome(plan, binary, mem, code, text, step, deadline, not sample_blocks)
+        status,message,found,traffic = _outcome(plan, binary, mem, code, text, step, deadline, not sample_blocks)
         outputs = [] if sample_blocks else [_typed(mem.data(i).copy(), plan.buffers[i]) for i in plan.outputs]
     finally: mem.close()
-    return HostRun(*run, time.perf_counter()-t), outputs
-
-def _typed(raw:np.ndarray, b:Buffer)->np.ndarray:
-    return raw.view('uint16' if b.dtype=='bfloat16' else b.dtype).reshape(b.shape)
-
-def _outcome(plan:Plan, binary:HostBinary, mem:_Memory, code:int|None, text:str, step:int, deadline:float, whole:bool)->tuple:
-    "Status, message, findings and traffic from what the runner left behind"
-    kernel = getattr(plan.steps[step], 'kernel', '') if step<len(plan.steps) else ''
-    try: report = json.loads(text)
-    except ValueError: report = {}
-    if code is None or code in (-signal.SIGKILL, -signal.SIGXCPU):
-        f = Finding('timeout', f'killed after {deadline:g} s, in step {step+1} of {len(plan.steps)}; the kernel may not end', kernel)
-        return 'timeout', f.message, (f,), ()
-    if not report: return 'crash', f'the runner ended with {code}', (Finding('crash', f'the process ended with {code} and left no report', kernel),), ()
-    tables = _tables(binary, report)
-    found = _findings(report, plan, tables, step)
-    if not whole: found = [f for f in found if f.kind not in ('uninit_global',)]
-    status = report['status']
-    found += [f for f in _memory_findings(plan, mem) if not any(o.kind==f.kind=='oob' for o in found)]
-    first = next((f for f in found if f.severity=='error'), None)
-    return status, report['message'] or (first.message if first else ''), tuple(found), _traffic(report, plan, tables) if status=='ok' else ()
+    return HostRun(status, message, found, traffic, time.perf_counter()-t), outputs

@@ -6,7 +6,7 @@
 __all__ = ['JUDGE', 'GATES', 'Stop', 'Job', 'gate_trace', 'gate_compile', 'gate_correct', 'worst', 'gate_sanitize', 'gate_time',
            'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge']
 
-# %% ../nbs/07_judge.ipynb #77648fbb
+# %% ../nbs/07_judge.ipynb #2e056b93
 import datetime, os, secrets, threading, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -17,10 +17,10 @@ from .device import Device, Resources, cuda_available, nvrtc_version
 from .program import Plan, Program
 from .task import Signature, Task
 from .trace import TraceRefused, trace
-from .verdict import Store, Verdict, read_verdicts, status_of
+from .verdict import Store, Verdict, load_verdicts, read_verdicts, status_of
 from .verify import PROTOCOLS, Check, Protocol, checks, run_checks
 
-# %% ../nbs/07_judge.ipynb #6fcb0537
+# %% ../nbs/07_judge.ipynb #abb607c1
 JUDGE = '1' # Raise it when a change can change verdicts: stored ones are then not used any more
 
 class Stop(Exception):
@@ -42,7 +42,8 @@ class Job:
     seeds:tuple[int,...] = ()
     seconds:dict[str,float] = field(default_factory=dict)
     def note(self, found:Iterable[Finding]): # Each kind once is enough
-        self.findings += [f for f in found if (f.kind,f.kernel) not in {(g.kind,g.kernel) for g in self.findings}]
+        for f in found:
+            if (f.kind,f.kernel) not in {(g.kind,g.kernel) for g in self.findings}: self.findings.append(f)
 
 # %% ../nbs/07_judge.ipynb #f567a781
 def gate_trace(bench, job:Job):
@@ -112,7 +113,7 @@ def gate_time(bench, job:Job, protocol:Protocol, secret:str):
     job.note(f for f in job.timed.findings if f is not bad)
     if bad: raise Stop('time', bad, 'wrong' if job.timed.errors and not all(e.ok for e in job.timed.errors) else '')
 
-# %% ../nbs/07_judge.ipynb #91873e21
+# %% ../nbs/07_judge.ipynb #7bd44ddb
 class Judge:
     "Judges programs on one device under one protocol; keeps its workers until it is closed"
     def __init__(self,
@@ -129,7 +130,7 @@ class Judge:
         self.protocol = protocol if isinstance(protocol, Protocol) else PROTOCOLS[protocol]
         self.kind = ('cuda' if cuda_available() else 'host') if device=='auto' else device
         self.store = store if isinstance(store, Store) else Store(store)
-        self.jobs = jobs or max(2, min(16, len(os.sched_getaffinity(0))))
+        self.jobs = jobs or max(2, min(24, len(os.sched_getaffinity(0))*3//2))
         self.gpu,self.secret,self.stopping = gpu,secret or secrets.token_hex(8),threading.Event()
         self.replayed = read_verdicts(replay or shipped_verdicts()) if self.kind=='replay' else {}
         self._bench,self._lock = None,threading.Lock()
@@ -140,12 +141,17 @@ class Judge:
         from kernelrl import _bench
         with self._lock:
             if self._bench is None:
-                self._bench = _bench.CudaBench(self.store, self.jobs, max(2, self.protocol.processes)) if self.kind=='cuda' else _bench.HostBench(self.store, self.jobs, self.gpu)
+                self._bench = _bench.CudaBench(self.store, self.jobs, max(4, self.protocol.processes)) if self.kind=='cuda' else _bench.HostBench(self.store, self.jobs, self.gpu)
             return self._bench
     def key(self, task:Task, program:Program)->str:
         "The name of a verdict: all that it depends on"
         return digest('verdict', JUDGE, task.id, program.id, self.bench.device, self.bench.versions(), self.protocol)
     def __repr__(self): return f'Judge({self.kind}, {self.protocol.name}, {self.store})'
+    def adopt(self, path:str|Path)->int: # How many were taken
+        "Take verdicts of an earlier run on such a device into the store, so that they need not be measured again"
+        old = [v for v in load_verdicts(path) if v.key and v.status!='infra']
+        for v in old: self.store.add(v.key, v)
+        return len(old)
     def __enter__(self): return self
     def __exit__(self, *exc): self.close()
     def close(self):
@@ -153,7 +159,7 @@ class Judge:
         self.stopping.set()
         if self._bench: self._bench.close()
 
-# %% ../nbs/07_judge.ipynb #eb027d2c
+# %% ../nbs/07_judge.ipynb #59a61d03
 def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     "Take one program through the gates, or take its verdict from the store"
     if j.kind=='replay': return _replayed(j, task, program)
@@ -164,7 +170,7 @@ def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     try: _through_the_gates(j, job)
     except Stop as e: status,gate,reason = e.status or status_of(e.reason.kind, e.gate),e.gate,e.reason
     except j.infra as e: status,gate,reason = 'infra',next(iter(reversed(job.seconds)), 'trace'),Finding('infra', str(e)[:500])
-    v = _verdict(j, job, status, gate, reason)
+    v = replace(_verdict(j, job, status, gate, reason), key=key)
     if v.status!='infra': j.store.add(key, v)
     return v
 

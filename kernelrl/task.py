@@ -448,18 +448,19 @@ def _placed(ns:dict, device:str, wide:bool)->Any:
             if isinstance(v, torch.Tensor): setattr(m, k, (v.double() if wide and v.is_floating_point() else v).to(device))
     return model.double() if wide else model
 
-# %% ../nbs/01_task.ipynb #914246a5
-def _compute(model:Any, sig:Signature, name:str, inputs:list[np.ndarray], params:list[np.ndarray], device:str, wide:bool, seed:int, within:Any)->list[np.ndarray]:
+# %% ../nbs/01_task.ipynb #c97e1255
+def _compute(model:Any, sig:Signature, name:str, inputs:list[np.ndarray], params:list[np.ndarray], device:str, wide:bool, seed:int, within:Any, lock:Callable)->list[np.ndarray]:
     "Run a reference on raw arrays"
     import torch
     up = lambda t: t.double() if wide and t.is_floating_point() else t
-    state = {k:up(_tensor(p, s.dtype, device)) for k,p,s in zip(model.state_dict(), params, sig.params)}
-    xs = [x.item() if s.value is not None else up(_tensor(x, s.dtype, device)) for x,s in zip(inputs, sig.inputs)]
-    with _seeded(seed), _exact(wide):
+    with lock(), _seeded(seed), _exact(wide):
+        state = {k:up(_tensor(p, s.dtype, device)) for k,p,s in zip(model.state_dict(), params, sig.params)}
+        xs = [x.item() if s.value is not None else up(_tensor(x, s.dtype, device)) for x,s in zip(inputs, sig.inputs)]
         try:
             model.load_state_dict(state)
             with within or nullcontext(): outs = _outputs(model(*xs), name)
         except Exception as e: raise _fail(name, 'its reference in float64' if wide else 'its reference', e) from None
+        if device!='cpu': torch.cuda.synchronize()
     return [_wide(_raw(o), _dtype(o)) if wide else _raw(o.to(getattr(torch, s.dtype))) for o,s in zip(outs, sig.outputs)]
 
 def _baseline(ref:'Reference', inputs:list[np.ndarray], params:list[np.ndarray])->Callable[[],Any]:
@@ -483,19 +484,21 @@ class _Memory:
 
 def _held(x:Any)->int: return sum(map(_held, x)) if isinstance(x, (list,tuple)) else x.nbytes
 
-# %% ../nbs/01_task.ipynb #9eb97b8c
+# %% ../nbs/01_task.ipynb #e4d12fe9
 class Reference:
     "Inputs, parameters and right answers of a task at one shape"
     def __init__(self,
         task:Task,
         shape:int|dict=0, # Which of the task's shapes, or values for constants
         device:str='cpu', # Where the answer is computed: cpu or cuda
-        keep:int=2**28 # Bytes of inputs and answers kept for the next call
+        keep:int=2**28, # Bytes of inputs and answers kept for the next call
+        lock:Callable=nullcontext # Makes a context that is held while the reference runs on its device
     ):
         import torch
         if device!='cpu' and not torch.cuda.is_available(): raise KernelRLError(f'{device}: torch sees no such device; use device="cpu" or install a torch with CUDA')
         self.task, self.shape, self.device, self.signature = task, shape, device, task.signature(shape)
         self._ns = _namespace(task.name, task.source, _overrides(task, shape))
+        self.lock = lock
         self._memory, self._model = _Memory(keep), functools.cache(lambda wide: _placed(self._ns, device, wide))
     def __repr__(self): return f'Reference({self.task.name!r}, {self.signature}, {self.device})'
     def inputs(self,
@@ -515,7 +518,7 @@ class Reference:
         within:Any=None # Context to run forward in
     )->list[np.ndarray]: # Float64 and integers if `wide`, raw otherwise
         "What the reference computes from given arrays"
-        return _compute(self._model(wide), self.signature, self.task.name, inputs, params, self.device, wide, seed, within)
+        return _compute(self._model(wide), self.signature, self.task.name, inputs, params, self.device, wide, seed, within, self.lock)
     def expected(self,
         seed:int, # For inputs and parameters
         distribution:str='own' # One of `DISTRIBUTIONS`

@@ -45,7 +45,7 @@ BAD = {
     'input_changed':('extern "C" __global__ void f(float* x, float* y, int n) { int i = blockIdx.x*blockDim.x+threadIdx.x; if (i<n) { y[i] = 2*x[i]+1; x[i] = 0; } }', 'correct'),
     'timeout':(HEAD+'while (n) { if (y[i%n] == 12345.f) break; __nanosleep(100); } }', 'launch'),
     'stale_or_unwritten':(HEAD+'if (i < n-1) y[i] = 2*x[i]+1; }', 'correct'),
-    'misaligned':(HEAD+'if (i < n/4) { float4 v = *(const float4*)(x+i+1); y[i] = v.x; } }', 'launch'),
+    'misaligned':(HEAD+'if (i < n) y[i] = 2*x[i]+1; if (i == 0) { float4 v = *(const float4*)(x+n%4+1+(n%4==3)); y[1] = v.x+v.y+v.z+v.w; } }', 'launch'),
     'illegal_instruction':(HEAD+'if (i < n) y[i] = 2*x[i]+1; if (i == 7) asm("trap;"); }', 'launch'),
 }
 

@@ -1,10 +1,10 @@
 "The host device: every feature against numpy, every kind of bad kernel by its name"
-import os, signal, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 import numpy as np
 import pytest
 from kernelrl.core import KernelRLError
-from kernelrl.host import HostCompileError, Unsupported, compile_host, dynamic_shared, run_host, unique_sectors
+from kernelrl.host import HostCompileError, Unsupported, compile_host, dynamic_shared, find_compiler, run_host, unique_sectors
 from kernelrl.program import Arg, Buffer, Fill, Launch, Module, Plan
 
 NAMES = {'float32':'float', 'float16':'half', 'bfloat16':'bfloat16', 'int32':'int', 'uint32':'unsigned int', 'int64':'long long', 'uint64':'unsigned long long', 'int8':'signed char', 'uint8':'unsigned char', 'float64':'double', 'int16':'short'}
@@ -73,6 +73,11 @@ def test_dynamic_shared(declaration):
 def test_static_shared_declarations(declaration):
     x = f32(64)
     o = good('__device__ __forceinline__ inline float f(float v) { return v; }\n__global__ void k(const float* x, float* o) { %s s[threadIdx.x] = f(x[threadIdx.x]); __syncthreads(); o[threadIdx.x] = s[63-threadIdx.x]; }' % declaration, 'k', 1, 64, [x], [(64,'float32')])
+    assert (o==x[::-1]).all()
+
+def test_shared_scalar_does_not_push_an_array_off_its_alignment():
+    x = f32(64)
+    o = good('__global__ void k(const float* x, float* o) { __shared__ char c; __shared__ float s[64]; if (!threadIdx.x) c = 1; ((float4*)s)[threadIdx.x] = ((const float4*)x)[threadIdx.x]; __syncthreads(); for (int i=0; i<4; i++) o[4*threadIdx.x+i] = s[63-4*threadIdx.x-i]*c; }', 'k', 1, 16, [x], [(64,'float32')])
     assert (o==x[::-1]).all()
 
 def test_dynamic_shared_at_file_level():
@@ -314,9 +319,10 @@ def test_shared_overrun():
     r,k = bad('__global__ void k(const float* x, float* o) { extern __shared__ float s[]; s[threadIdx.x+1] = x[threadIdx.x]; __syncthreads(); o[threadIdx.x] = s[threadIdx.x+1]; }', 'k', 1, 64, [x], [(64,'float32')], shared=256)
     assert 'dynamic shared memory' in k['oob'].message
 
+@pytest.mark.skipif(find_compiler().name!='g++', reason='clang cuts copies of structs to their alignment')
 def test_misaligned():
     x = f32(65)
-    r,k = bad('__global__ void k(const float* x, float* o) {\n float4 v = *(const float4*)(x+1);\n o[0] = v.x; }', 'k', 1, 1, [x], [(1,'float32')])
+    r,k = bad('__global__ void k(const float* x, float* o) {\n float4 v = *(const float4*)(x+1);\n o[0] = v.x+v.y+v.z+v.w; }', 'k', 1, 1, [x], [(1,'float32')])
     assert k['misaligned'].line==2 and 'multiple of 16' in k['misaligned'].message
 
 def test_missing_syncthreads():
@@ -355,7 +361,7 @@ def test_same_value_from_all_lanes_is_fine():
 def test_uninitialised_shared_and_global():
     x = f32(256)
     r,k = bad('__global__ void k(const float* x, float* o) { __shared__ float s[256]; int t = threadIdx.x; if (t<128) s[t] = x[t]; __syncthreads();\n o[t] = s[t]; }', 'k', 1, 256, [x], [(256,'float32')])
-    assert k['uninit_shared'].line==2 and 'thread 128' in k['uninit_shared'].message
+    assert k['uninit_shared'].line==2 and 'thread 128' in k['uninit_shared'].message and 'byte 512 of s,' in k['uninit_shared'].message
     r,k = bad('__global__ void k(const float* x, float* o) { int t = threadIdx.x;\n o[t] += x[t]; }', 'k', 1, 256, [x], [(256,'float32')])
     assert k['uninit_global'].line==2 and k['uninit_global'].severity=='warning'
 
@@ -429,7 +435,7 @@ def test_compile_error():
     ('libcu++', '#include <cuda/std/limits>\n__global__ void k(float* o) { __shared__ cuda::barrier<cuda::thread_scope_block> b; o[0] = 1; }')])
 def test_unsupported_by_name(name, src):
     with pytest.raises(Unsupported) as e: compile_only(src)
-    assert e.value.finding.kind=='unsupported_on_host' and name in e.value.finding.message
+    assert e.value.finding.kind=='unsupported_on_host' and name in e.value.finding.message and e.value.finding.line in range(1,src.count('\n')+2)
 
 def test_too_much_static_shared():
     with pytest.raises(HostCompileError) as e: compile_only('__global__ void k(float* o) { __shared__ float s[13000]; s[threadIdx.x] = 1; __syncthreads(); o[0] = s[0]; }')
@@ -488,7 +494,6 @@ def test_sampling():
 def test_sampled_run_of_a_large_shape_without_inputs():
     n = 1<<24
     plan = make('__global__ void k(const float4* x, float4* o, int n) { int i = blockIdx.x*256+threadIdx.x; if (i<n) o[i] = x[i]; }', 'k', n//1024, 256, [np.empty(n,'f4')], [(n,'float32')], [n//4], pointers={0:'float4',1:'float4'})
-    t = time.time()
     r,_ = run(plan, [None], 'check', sample_blocks=16)
     assert r.status=='ok' and abs(r.traffic[0].global_load_sectors-n/8)<1 and abs(r.traffic[0].unique_bytes/(8*n)-1)<.01
 

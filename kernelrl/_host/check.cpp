@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unordered_map>
 
+extern "C" char __executable_start, _end;         // the linker's names for where the runner's own image begins and ends
+
 namespace krl {
 
 enum Op { LOAD, STORE, ATOMIC };
@@ -87,7 +89,7 @@ struct LaunchCount {
 };
 static std::vector<LaunchCount> counts;
 static LaunchCount* count;
-static std::vector<uint16_t> site_at[2];         // pc - text_lo -> index + 1, for global and for shared memory
+static std::vector<uint16_t> site_at[2][2];      // pc - text_lo -> index + 1, by kind of memory and whether it is written
 static std::vector<uint16_t> open_sites;
 static std::vector<uint32_t> block_passes;       // pc - text_lo -> executions
 static std::vector<std::vector<uint64_t>> touched;            // per buffer, a bit for each 32 bytes
@@ -99,8 +101,9 @@ static uintptr_t static_lo, static_len, dynamic_lo, dynamic_len;
 
 static inline uint16_t site_index(uint64_t pc, int space, int op, int size) {
     size_t at = pc - lib->text_lo;
-    if (at >= site_at[space].size()) at = 0;     // not from the kernel's own code
-    uint16_t& i = site_at[space][at];
+    std::vector<uint16_t>& table = site_at[space][op != LOAD];
+    if (at >= table.size()) at = 0;              // not from the kernel's own code
+    uint16_t& i = table[at];
     if (!i) {
         if (count->sites.size() >= 65000) return 0;
         count->sites.push_back(Site{});
@@ -177,6 +180,7 @@ static void close_requests() {
 static inline void note_request(uint16_t index, uintptr_t offset, int size) {
     Site& s = count->sites[index];
     if (!s.open) { s.open = true; open_sites.push_back(index); }
+    count->accesses++;
     s.accesses++;
     s.bytes += size;
     uint32_t lane = current->lane, pass = s.seen[lane]++;
@@ -301,7 +305,6 @@ static inline void access(uintptr_t a, int size, int op, uint64_t pc, bool is_vo
         return;                                                      // the thread's own stack
     }
     if (!current) return;
-    count->accesses++;
     if ((size & (size - 1)) == 0 && a & (size - 1)) {
         Fact f = fact("misaligned", pc, size, op);
         for (Buffer& b : buffers) if (a - b.lo() < b.size) { f.buffer = b.name; f.offset = (int64_t)(a - b.lo()); }
@@ -315,7 +318,7 @@ static inline void access(uintptr_t a, int size, int op, uint64_t pc, bool is_vo
         uint16_t site = site_index(pc, SHARED, op, size);
         note_request(site, a - s.lo, size);
         meet_all(s, SHARED, op, is_volatile, site, a, size, pc, in_static ? STATIC_NAME : DYNAMIC_NAME, &fresh);
-        if (fresh) { Fact f = fact("uninit_shared", pc, size, op); f.offset = (int64_t)(a - s.lo); report(f); }
+        if (fresh) { Fact f = fact("uninit_shared", pc, size, op); f.buffer = in_static ? STATIC_NAME : DYNAMIC_NAME; f.offset = (int64_t)(a - s.lo); report(f); }
         return;
     }
     int b = last_buffer;
@@ -323,6 +326,7 @@ static inline void access(uintptr_t a, int size, int op, uint64_t pc, bool is_vo
         for (b = 0; b < (int)buffers.size(); b++) if (a - buffers[b].lo() < buffers[b].size) break;
         if (b == (int)buffers.size()) {
             if (a - lib->lo < lib->hi - lib->lo) return;             // __device__ and __constant__ variables
+            if (a >= (uintptr_t)&__executable_start && a < (uintptr_t)&_end) return;   // threadIdx and its like
             outside(a, size, op, pc);
             return;
         }
@@ -359,7 +363,7 @@ void check_launch(Launch& l, uint64_t blocks, uint64_t sampled) {
     count = &counts.back();
     count->kernel = l.kernel; count->library = l.library; count->blocks = blocks; count->sampled = sampled;
     size_t text = lib->text_hi - lib->text_lo + 1;
-    for (auto& v : site_at) v.assign(text, 0);
+    for (auto& v : site_at) for (auto& w : v) w.assign(text, 0);
     block_passes.assign(text, 0);
     launch_start = ++now;
     block_starts.clear(); block_numbers.clear(); block_fences.clear();
@@ -461,6 +465,10 @@ void __tsan_vptr_update(void*, void*) {}
 void __tsan_vptr_read(void*) {}
 void __tsan_read_range(void* a, size_t n) { range((uintptr_t)a, n, LOAD, PC); }
 void __tsan_write_range(void* a, size_t n) { range((uintptr_t)a, n, STORE, PC); }
+// clang turns copies of structs into these
+void* __tsan_memcpy(void* d, const void* s, size_t n) { range((uintptr_t)s, n, LOAD, PC); range((uintptr_t)d, n, STORE, PC); return memcpy(d, s, n); }
+void* __tsan_memmove(void* d, const void* s, size_t n) { range((uintptr_t)s, n, LOAD, PC); range((uintptr_t)d, n, STORE, PC); return memmove(d, s, n); }
+void* __tsan_memset(void* d, int v, size_t n) { range((uintptr_t)d, n, STORE, PC); return memset(d, v, n); }
 void __sanitizer_cov_trace_pc() {
     size_t at = PC - (lib ? lib->text_lo : 0);
     if (at < block_passes.size()) block_passes[at]++;

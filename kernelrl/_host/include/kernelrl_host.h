@@ -50,7 +50,11 @@
 #define __forceinline__ __attribute__((always_inline))     // without inline, since programs often write both
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ constinit static thread_local      // constinit: no constructor runs, and no flag is kept that says so
+#ifdef __clang__
+#define __shared__ __attribute__((aligned(16))) static thread_local
+#else                                                 // constinit, or g++ keeps a flag that says whether a constructor has run
+#define __shared__ __attribute__((aligned(16))) constinit static thread_local
+#endif
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __nv_pure__
 #define __nv_is_extended_device_lambda_closure_type(T) false

@@ -1,0 +1,2 @@
+from kernelrl.cli import main
+main()
