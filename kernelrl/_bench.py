@@ -42,7 +42,7 @@ class Bench:
         self.folder = scratch_dir()
         self.tracers = Pool('kernelrl._tracer', max(1, min(4, cpus//2)))
         self.compilers = Pool('kernelrl._compiler', max(1, min(cpus, 16, jobs))) if nvrtc_version_cheap() else None
-        n = max(1, min(12, cpus*3//4)) # referees: each knows some of the tasks
+        n = max(1, min(6, cpus//2)) # referees: each knows some of the tasks
         self.referees = Pool('kernelrl._referee', n, [referee, str(n)])
         self.cases = Cases(self.folder, self._draw, min(8<<30, psutil.virtual_memory().available//4))
         self._files = itertools.count()

@@ -78,25 +78,28 @@ def timed(req):
         m.poison()
         loaded.launch(w.stream); w.stream.synchronize()
         graph = D.capture(loaded, w.stream)
+    kept = D.Copies(m, outputs, w.stream)
     ours,theirs = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager'])
     with D.gpu_lock(alone=True):
-        peek,stash,count = int(np.random.default_rng(req['order_seed']).integers(20)),[],[0]
+        peek,count = int(np.random.default_rng(req['order_seed']).integers(20)),[0]
         def clock(run):
             last = run is ours and count[0]>peek
             ms = w.one(run, lambda: m.poison(0x7f if last else 0xff, w.stream.ptr), hold=run is not baselines['eager'])
             if run is ours:
-                if count[0]==peek: stash.append([m.download(i) for i in outputs])
+                if count[0]==peek: kept.copy()
                 count[0] += 1
             return ms
         end = time.monotonic()+WARM_SECONDS # a device that was idle runs slowly at first
         while time.monotonic()<end: w.one(theirs); w.one(ours)
         b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'])
-        clock(ours)
-        stash.append([m.download(i) for i in outputs]) # what a timed replay left
-        found,few = m.broken_guards(),max(6, len(b.a)//4)
+        few = max(6, len(b.a)//4)
         solo = [[clock(f) for _ in range(few)] for f in (ours, theirs)]
         warm = D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, few)
         eager = [w.one(baselines['eager'], hold=False) for _ in range(few)]
+        clock(ours)
+    stash = [kept.download(), [m.download(i) for i in outputs]] # of one timed replay in the middle, and of the last
+    found = m.broken_guards()
+    kept.free()
     bufs = [loaded.plan.buffers[i] for i in outputs]
     out = _arrays.save(Path(req['path']), [a.view(_raw_dtype(d.dtype)).reshape(d.shape) for outs in stash for a,d in zip(outs,bufs)])
     return {'bench':b.to_dict(), 'solo':solo, 'warm':warm, 'eager':eager, 'outputs':out, 'found':[f.to_dict() for f in found], 'uncapturable':why}

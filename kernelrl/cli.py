@@ -6,11 +6,12 @@
 __all__ = ['Judging', 'CukeBuild', 'show', 'JudgeFile', 'find_task', 'read_program', 'Audit', 'Tasks', 'StorePrune',
            'StoreExport', 'Doctor', 'main']
 
-# %% ../nbs/20_cli.ipynb #5118e508
+# %% ../nbs/20_cli.ipynb #2bba6db1
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Union
+from tyro.conf import Positional
 from .core import KernelRLError
 
 # %% ../nbs/20_cli.ipynb #f340d214
@@ -61,12 +62,12 @@ def show(rows:list[dict[str,str]], title:str=''):
     for r in rows: t.add_row(*r.values(), style='green' if r.get('decision')=='kept' else '' if r.get('status') in ('ok','slow') else 'red')
     Console(width=None if sys.stdout.isatty() else 150).print(t)
 
-# %% ../nbs/20_cli.ipynb #622a1698
+# %% ../nbs/20_cli.ipynb #45d2bb17
 @dataclass
 class JudgeFile:
     "Judge programs in files on a task, and print what the judge says of each"
-    task:str # Name of a shipped task, or a KernelBench file
-    programs:tuple[Path,...] # Python files with a forward function
+    task:Annotated[str, Positional] # Name of a shipped task, or a KernelBench file
+    programs:Annotated[tuple[Path,...], Positional] # Python files with a forward function
     judging:Judging = field(default_factory=Judging)
     feedback:bool = False # Print what a model would be told, instead of the verdict
     def run(self):
@@ -143,7 +144,7 @@ class Doctor:
         print(f'headers:    {len(include_dirs())} folders with CUDA device headers')
         print(f'host C++:   {host}')
 
-# %% ../nbs/20_cli.ipynb #9653e9f4
+# %% ../nbs/20_cli.ipynb #6455c6ee
 def _parser():
     "All commands as one type, for tyro"
     from tyro.conf import subcommand as sub
@@ -155,7 +156,7 @@ def main(argv:list[str]|None=None):
     import tyro
     argv = list(sys.argv[1:] if argv is None else argv)
     if argv[:1] in (['cuke'],['store']) and len(argv)>1: argv[:2] = [' '.join(argv[:2])]
-    command = tyro.cli(_parser(), args=argv, prog='kernelrl', description='A lab for teaching models to write fast CUDA kernels', config=(tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs))
+    command = tyro.cli(_parser(), args=argv, prog='kernelrl', description='A lab for teaching models to write fast CUDA kernels', config=(tyro.conf.OmitArgPrefixes,))
     try: command.run()
     except KernelRLError as e: sys.exit(f'kernelrl: {e}')
     except KeyboardInterrupt: sys.exit('kernelrl: interrupted; what was judged so far is in the store')

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['KEEP', 'decision', 'Row', 'row', 'table', 'markdown', 'Built', 'shipped_pairs', 'build', 'write']
 
-# %% ../nbs/09_cuke.ipynb #89c3dbef
+# %% ../nbs/09_cuke.ipynb #59a4d12e
 import datetime, io, json, math, sys
 from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Iterable, Iterator
-from .core import KernelRLError, Record, atomic_write, environment
+from .core import KernelRLError, Record, append_jsonl, atomic_write, environment
 from .judge import Judge, judge_many
 from .program import Program
 from .task import Task, shipped_programs, shipped_tasks
@@ -82,7 +82,7 @@ def markdown(rows:list[dict[str,str]])->str:
     head = list(rows[0])
     return '\n'.join(['| '+' | '.join(head)+' |', '|'+'---|'*len(head), *('| '+' | '.join(r[h].replace('|','/') for h in head)+' |' for r in rows)])+'\n'
 
-# %% ../nbs/09_cuke.ipynb #eca715fa
+# %% ../nbs/09_cuke.ipynb #4b9d6034
 @dataclass(frozen=True)
 class Built(Record):
     "What a build gave"
@@ -111,10 +111,15 @@ def build(
     if not pairs: raise KernelRLError('nothing to judge: no programs were given; name tasks that have programs')
     if out: _writable(Path(out))
     known = {(t.id,p.id):(t,p) for t,p in pairs}
-    verdicts = list(judge_many(judge, pairs, progress))
+    verdicts = []
+    log = Path(out)/'verdicts.part.jsonl' if out else None # Outlives a kill; the command line's --resume reads it
+    if log: log.unlink(missing_ok=True)
+    for v in judge_many(judge, pairs, progress):
+        verdicts.append(v)
+        if log: append_jsonl(log, v)
     kept = [v for v in verdicts if decision(v, at_least)=='kept']
     b = Built(tuple(verdicts), tuple(row(*known[v.task_id,v.program_id], v) for v in sorted(kept, key=lambda v: (v.task, v.program))), at_least)
-    if out: write(b, out)
+    if out: write(b, out); log.unlink(missing_ok=True)
     return b
 
 def _writable(out:Path):

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['HOST_ONLY', 'GUARD', 'HOLD_CYCLES', 'CompileError', 'prepare_source', 'check_options', 'Resources', 'Cubin',
            'include_dirs', 'nvrtc_version', 'first_error', 'compile_module', 'occupancy', 'Device', 'cuda_available',
-           'cuda_device', 'Memory', 'Loaded', 'launch_cluster', 'LaunchError', 'cuda_finding', 'run_once', 'Stopwatch',
-           'capture', 'sample_warm', 'probe', 'gpu_lock']
+           'cuda_device', 'Memory', 'Copies', 'Loaded', 'launch_cluster', 'LaunchError', 'cuda_finding', 'run_once',
+           'Stopwatch', 'capture', 'sample_warm', 'probe', 'gpu_lock']
 
 # %% ../nbs/03_device.ipynb #e5077998
 import contextlib, functools, hashlib, re, struct
@@ -267,6 +267,30 @@ class Memory:
                 runtime.memcpy(g.ctypes.data, q, GUARD, 2)
                 if (g!=0xff).any(): out.append(Finding('oob_write', f'something was written {where} of {b.name} ({b.nbytes} bytes)'))
         return out
+
+# %% ../nbs/03_device.ipynb #b482feef
+class Copies:
+    "Copies of some buffers on the device, taken in passing and read later"
+    def __init__(self, memory:Memory, which:Iterable[int], stream):
+        from cupy.cuda import runtime
+        self.memory,self.which,self.stream = memory,tuple(which),stream
+        self.base = [runtime.malloc(memory.plan.buffers[i].nbytes) for i in self.which]
+    def copy(self):
+        "Queue the copies"
+        from cupy.cuda import runtime
+        for i,p in zip(self.which, self.base): runtime.memcpyAsync(p, self.memory.ptr(i), self.memory.plan.buffers[i].nbytes, 3, self.stream.ptr)
+    def download(self)->list:
+        "The copies as raw bytes"
+        import numpy as np
+        from cupy.cuda import runtime
+        self.stream.synchronize()
+        out = [np.empty(self.memory.plan.buffers[i].nbytes, 'u1') for i in self.which]
+        for a,p in zip(out, self.base): runtime.memcpy(a.ctypes.data, p, a.nbytes, 2)
+        return out
+    def free(self):
+        from cupy.cuda import runtime
+        for p in self.base: runtime.free(p)
+        self.base = []
 
 # %% ../nbs/03_device.ipynb #df8c362c
 class Loaded:
