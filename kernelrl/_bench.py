@@ -120,7 +120,7 @@ class Bench:
             except (Unsupported,CompileError) as e: return [Finding('not_sanitized', f'not run in check mode: {e.finding.message[:160]}', severity='note')]
             inputs = _arrays.load(self.inputs(task, shape, derive_seed('sanitize', secret, task.id, shape), 'own'))
             for order in ('forward','shuffle'):
-                with self.cpus: r,_ = run_host(binary, plans[shape], inputs, order=order, deadline=60.)
+                with self.cpus: r,_ = run_host(binary, plans[shape], inputs, order=order, deadline=self.RUN_SECONDS)
                 if r.status=='timeout': return [*found, Finding('not_sanitized', 'check mode took too long', severity='note')]
                 found += [f for f in r.findings if (f.kind,f.line) not in {(g.kind,g.line) for g in found}]
                 if any(f.severity=='error' for f in found): return found
@@ -226,7 +226,7 @@ class HostBench(Bench):
     "The CPU: every run in a process of its own; speeds are estimated from what was counted"
     kind = 'host'
     source = 'estimated'
-    RUN_SECONDS = 60. # A run of a candidate on one check
+    RUN_SECONDS = 30. # A run of a candidate on one check
     SAMPLE = 48 # Blocks of the timed shape whose traffic is counted
     def __init__(self, store:Store, jobs:int, gpu:str):
         self.spec = gpu_named(gpu)

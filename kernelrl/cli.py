@@ -29,7 +29,7 @@ class Judging:
         from kernelrl.judge import Judge
         return Judge(self.device, self.protocol, self.store, self.jobs, self.gpu, secret=self.secret)
 
-# %% ../nbs/20_cli.ipynb #6d3cca75
+# %% ../nbs/20_cli.ipynb #5ee9da37
 @dataclass
 class CukeBuild:
     "Judge programs and keep those that are at least twice as fast as PyTorch (lower end of the interval)"
@@ -45,8 +45,15 @@ class CukeBuild:
             print(f'{len(pairs)} programs, device {j.kind}, protocol {j.protocol.name}', file=sys.stderr)
             if self.resume: print(f'{j.adopt(self.resume)} verdicts taken from {self.resume}', file=sys.stderr)
             b = build(j, pairs, self.out, self.at_least)
-        show(table(b.verdicts, self.at_least), _title(b))
+        show(table(b.verdicts, self.at_least, _recorded() if j.kind=='host' else {}), _title(b))
         print(f'\nWritten to {self.out}: cuke.parquet (the kept programs), table.md, verdicts.jsonl, build.json')
+
+def _recorded()->dict:
+    "Verdicts measured on a GPU that come with the repository, where there are any"
+    from kernelrl.judge import shipped_verdicts
+    from kernelrl.verdict import read_verdicts
+    try: return read_verdicts(shipped_verdicts())
+    except KernelRLError: return {}
 
 def _title(b)->str:
     v = b.verdicts[0]

@@ -61,20 +61,26 @@ def row(task:Task, program:Program, v:Verdict)->Row:
     return Row(task.name, task.level, task.source, program.text, prefix, core, suffix, program.name, v.speedup.ratio, v.speedup.lo, v.speedup.hi, ratio.get('eager', math.nan),
         v.timings['candidate'].ms, v.timings[v.speedup.baseline].ms, v.device.name, v.source, v.protocol, v.checks, max((e.used for e in v.errors), default=0.), task.licence, task.provenance, v.to_json())
 
-# %% ../nbs/09_cuke.ipynb #8631e3df
+# %% ../nbs/09_cuke.ipynb #8b3e9586
 def table(
     verdicts:Iterable[Verdict],
-    at_least:float=KEEP
+    at_least:float=KEEP,
+    recorded:dict[tuple[str,str],Verdict]={} # Verdicts measured on a GPU, to stand beside estimates
 )->list[dict[str,str]]: # Kept ones first, fastest first
     "What was judged, as rows of text"
+    def beside(v:Verdict)->dict[str,str]:
+        r = recorded.get((v.task_id,v.program_id))
+        return {f'measured on {_gpu(recorded)}':f'{r.speedup.ratio:.2f}x' if r and r.speedup else ''} if recorded else {}
     def cells(v:Verdict)->dict[str,str]:
         c,s = v.timings.get('candidate'),v.speedup
         b = v.timings.get(s.baseline) if s else None
         us = lambda t: f'{t.ms*1e3:.1f}' if t else ''
         eager = next((x for x in v.speedups if x.baseline=='eager'), None)
-        return {'task':v.task, 'program':v.program, 'status':v.status, 'ours (us)':us(c), 'PyTorch (us)':us(b), 'speedup':f'{s.ratio:.2f}x [{s.lo:.2f}, {s.hi:.2f}]' if s else '', 'vs eager as called':f'{eager.ratio:.1f}x' if eager else '', 'decision':decision(v, at_least)}
+        return {'task':v.task, 'program':v.program, 'status':v.status, 'ours (us)':us(c), 'PyTorch (us)':us(b), 'speedup':f'{s.ratio:.2f}x [{s.lo:.2f}, {s.hi:.2f}]' if s else '', 'vs eager as called':f'{eager.ratio:.1f}x' if eager else '', **beside(v), 'decision':decision(v, at_least)}
     order = lambda v: (decision(v, at_least)!='kept', not v.ok, -(v.speedup.ratio if v.speedup else 0), v.task, v.program)
     return [cells(v) for v in sorted(verdicts, key=order)]
+
+def _gpu(recorded:dict)->str: return next((v.device.name.replace('NVIDIA ','') for v in recorded.values() if v.device), 'a GPU')
 
 def markdown(rows:list[dict[str,str]])->str:
     "A table as Markdown"

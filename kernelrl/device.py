@@ -104,7 +104,7 @@ class Cubin(Record):
     seconds:float = 0.
     def __repr__(self): return f'Cubin({self.arch}, {len(self.image)/1024:.1f} kB, {list(self.resources)})'
 
-# %% ../nbs/03_device.ipynb #3f770c77
+# %% ../nbs/03_device.ipynb #1d014018
 @functools.cache
 def include_dirs()->tuple[str,...]: # Folders, the first that has a header wins
     "Where CUDA's device headers are: the wheels of this Python, then a toolkit on the machine"
@@ -135,7 +135,7 @@ def _report(log:str, symbols:dict[str,str])->tuple[Resources,...]:
 
 def first_error(log:str)->Finding: # kind compile_error
     "The first error of a compiler's log, without paths"
-    m = re.search(r'^[^\n(:]*?[(:](\d+)[):](?:\d+:)?\s*(?:catastrophic |fatal )?error(?:\s*#?[\w-]*)?:\s*(.+)$', log, re.M)
+    m = re.search(r'^[^\n(:]*?[(:](\d+)[):]:?(?:\d+:)?\s*(?:catastrophic |fatal )?error(?:\s*#?[\w-]*)?:\s*(.+)$', log, re.M)
     text = re.sub(r'/[\w./+-]+/', '', m[2] if m else next((l for l in log.splitlines() if 'error' in l.lower()), log.strip() or 'unknown error'))
     return Finding('compile_error', text.strip()[:200], line=int(m[1]) if m else None)
 

@@ -6,14 +6,14 @@
 __all__ = ['JUDGE', 'GATES', 'Stop', 'Job', 'gate_trace', 'gate_compile', 'gate_correct', 'worst', 'gate_sanitize', 'gate_time',
            'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge']
 
-# %% ../nbs/07_judge.ipynb #2e056b93
+# %% ../nbs/07_judge.ipynb #50ac1a0f
 import datetime, os, secrets, threading, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable, Iterator
 from .core import Finding, KernelRLError, Record, digest
-from .device import Device, Resources, cuda_available, nvrtc_version
+from .device import cuda_available, cuda_device
 from .program import Plan, Program
 from .task import Signature, Task
 from .trace import TraceRefused, trace
@@ -113,7 +113,7 @@ def gate_time(bench, job:Job, protocol:Protocol, secret:str):
     job.note(f for f in job.timed.findings if f is not bad)
     if bad: raise Stop('time', bad, 'wrong' if job.timed.errors and not all(e.ok for e in job.timed.errors) else '')
 
-# %% ../nbs/07_judge.ipynb #7bd44ddb
+# %% ../nbs/07_judge.ipynb #a24627ea
 class Judge:
     "Judges programs on one device under one protocol; keeps its workers until it is closed"
     def __init__(self,
@@ -141,6 +141,7 @@ class Judge:
         from kernelrl import _bench
         with self._lock:
             if self._bench is None:
+                if self.kind=='cuda': cuda_device() # says what is missing
                 self._bench = _bench.CudaBench(self.store, self.jobs, max(4, self.protocol.processes)) if self.kind=='cuda' else _bench.HostBench(self.store, self.jobs, self.gpu)
             return self._bench
     def key(self, task:Task, program:Program)->str:
@@ -205,7 +206,7 @@ def _replayed(j:Judge, task:Task, program:Program)->Verdict:
     if v: return replace(v, task=task.name, program=program.name)
     return Verdict(task.name, program.name, 'infra', 'trace', task.id, program.id, Finding('not_recorded', 'this program was not measured when the verdicts were recorded; choose device="host" or "cuda"'), source='replayed', protocol=j.protocol.name)
 
-# %% ../nbs/07_judge.ipynb #6be149e5
+# %% ../nbs/07_judge.ipynb #2d34bc89
 def judge_many(
     j:Judge,
     pairs:Iterable[tuple[Task,Program]], # What to judge; read as needed
@@ -213,7 +214,6 @@ def judge_many(
 )->Iterator[Verdict]: # In the order in which they are done
     "Judge many programs; a generator"
     from kernelrl._progress import Progress
-    from kernelrl._pools import Stopped
     pairs = list(pairs)
     bar = Progress(len(pairs), 'judging', progress)
     pool = ThreadPoolExecutor(j.jobs, 'kernelrl-judge')

@@ -6,7 +6,8 @@
 __all__ = ['BETWEEN', 'STUDENT', 'LOOKS', 'GPUS', 'HINTS', 'FACTOR', 'rank', 'median_interval', 'across', 'by_process', 'Timing',
            'summarise', 'abba', 'Speedup', 'rounds', 'speedup', 'resolution', 'too_short', 'drifting', 'disagree',
            'Bench', 'narrow', 'bench', 'GPU', 'peak_tflops', 'floor_ms', 'faster_than_physics', 'resident', 'in_flight',
-           'LaunchCost', 'instructions', 'launch_cost', 'costs', 'estimate', 'estimate_eager', 'estimate_speedup']
+           'LaunchCost', 'instructions', 'global_atomics', 'launch_cost', 'costs', 'estimate', 'estimate_eager',
+           'estimate_speedup']
 
 # %% ../nbs/06_timing.ipynb #d0f5e0b7
 import math, time
@@ -345,7 +346,7 @@ class LaunchCost(Record):
     waves:int # Rounds of blocks
     def __repr__(self): return f'{self.kernel}: {self.us:.3g} us, limited by {self.limit} ('+', '.join(f'{k} {v:.3g}' for k,v in sorted(self.terms, key=lambda kv: -kv[1]) if v>.01*self.us)+')'
 
-# %% ../nbs/06_timing.ipynb #29f9808e
+# %% ../nbs/06_timing.ipynb #d5a6ac08
 def instructions(
     t:Any, # A `LaunchTraffic`
     flops:float=0. # Arithmetic that this launch has to do, where known
@@ -356,6 +357,11 @@ def instructions(
     if t.mma_flops: return accesses+adds # On a CPU, a tensor core is thousands of instructions
     if adds>accesses: return 1.25*(adds+accesses) # Values are kept in registers; of that the CPU's count knows nothing
     return math.sqrt(accesses*max(t.instructions, accesses))
+
+def global_atomics(t:Any)->float: # By threads; those on shared memory are among its wavefronts already
+    "Atomic operations that go to L2"
+    shared = sum(l.bytes/max(l.size,1) for l in t.lines if l.op=='atomic' and l.space=='shared')
+    return max(t.atomics-shared, 0.)
 
 def launch_cost(
     t:Any, # A `LaunchTraffic`
@@ -385,7 +391,7 @@ def launch_cost(
         'shared':t.shared_wavefronts/clk*uneven,
         'issue':instructions(t, flops)/lanes/clk*uneven/hidden,
         'tensor':t.mma_flops/(.8*gpu.fp16_tc_tflops)/1e6*uneven,
-        'atomics':t.atomics/(8*gpu.clock_ghz*1e3)} # Eight a clock: between one (all to one address) and about 80
+        'atomics':global_atomics(t)/(8*gpu.clock_ghz*1e3)} # Eight a clock: between one (all to one address) and about 80
     limit = max(terms, key=lambda k: terms[k])
     barriers = t.barriers/blocks*waves*40/gpu.clock_ghz/1e3
     terms['barriers'] = barriers
