@@ -23,9 +23,9 @@ demo: setup
 	@echo; echo 'Where to look next: runs/demo/table.md, then `make lab` and nbs/00_core.ipynb (or nbs/07_judge.ipynb to judge a kernel of your own)'
 
 test: setup
-	@$(BIN)/python -m pytest -q tests/test_shape.py
+	@$(BIN)/python -m pytest tests/test_shape.py
 	$(BIN)/nbdev_test --n_workers 2 --do_print --timing
-	$(BIN)/python -m pytest -q --ignore tests/test_shape.py
+	$(BIN)/python -m pytest --ignore tests/test_shape.py
 
 lab: setup
 	$(BIN)/jupyter lab --notebook-dir nbs index.ipynb

@@ -10,7 +10,7 @@ def save(path:Path, arrays:list)->dict:
         with open(path,'wb') as f:
             for a in arrays:
                 f.seek(at)
-                f.write(memoryview(np.ascontiguousarray(a).reshape(-1).view('u1')) if a.nbytes else b'')
+                f.write(np.ascontiguousarray(a).reshape(-1).view('u1').data if a.nbytes else b'')
                 parts.append([at, str(a.dtype), list(a.shape)])
                 at += -(-a.nbytes//256)*256
             f.truncate(at)

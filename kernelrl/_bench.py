@@ -35,7 +35,8 @@ class Timed:
 
 class Bench:
     "What both devices share: the compilers, the referee, the files between processes"
-    kind = ''
+    kind = source = ''
+    RUN_SECONDS = 30.
     def __init__(self, store:Store, jobs:int, referee:str='cpu'):
         self.store,self.jobs = store,jobs
         cpus = len(os.sched_getaffinity(0))
@@ -47,7 +48,8 @@ class Bench:
         self.cases = Cases(self.folder, self._draw, min(8<<30, psutil.virtual_memory().available//4))
         self._files = itertools.count()
         self._once:dict[tuple,Future] = {}
-        self._lock,self._dealt = threading.Lock(),{}
+        self._lock = threading.Lock()
+        self._dealt:dict[str,int] = {}
         self.cpus = threading.Semaphore(cpus)
 
     def once(self, key:tuple, make):
@@ -104,6 +106,11 @@ class Bench:
         gathers = any(k in o for o in ops for k in ('embedding','gather','index','take'))
         reads = sum(s.nbytes for s in (*sig.inputs,*sig.params) if s.value is None and not (gathers and 'float' in s.dtype))
         return reads,sum(s.nbytes for s in sig.outputs)
+
+    def floor(self, task, spec:'T.GPU')->float:
+        "Milliseconds that any program needs"
+        reads,writes = self.once(('traffic',task.id), lambda: self.must_move(task))
+        return T.floor_ms(reads, writes, 0., spec)
 
     def distributions(self, task)->tuple[str,...]:
         "The task's input distributions under which its reference stays finite"
@@ -205,16 +212,17 @@ class CudaBench(Bench):
         name = 'eager' if any(r['uncapturable'] for r in rounds) else 'eager_graph'
         if name=='eager': out.add([Finding('baseline_not_captured', f'PyTorch could not be recorded as a CUDA graph ({rounds[0]["uncapturable"][:100]}); the baseline is eager as called', severity='warning')])
         A,B,gpu = [x.a for x in b],[x.b for x in b],self.device.name
-        solo,warm,eager = [[r['solo'][k] for r in rounds] for k in (0,1)],[[r['warm'][k] for r in rounds] for k in ('candidate','baseline')],[r['eager'] for r in rounds]
+        of = lambda part,k: [r[part][k] for r in rounds]
+        solo,warm,eager = (of('solo',0),of('solo',1)),(of('warm','candidate'),of('warm','baseline')),[r['eager'] for r in rounds]
         t = {'candidate':(A,'cold'), name:(B,'cold'), 'candidate_warm':(warm[0],'warm'), f'{name}_warm':(warm[1],'warm'), **({'eager':(eager,'cold')} if name!='eager' else {})}
         out.timings = {k:T.summarise(v, c, gpu) for k,(v,c) in t.items()}
         first = T.speedup(A, B, name, 'cold', gpu)
-        out.speedups = (first, T.speedup(*warm, name, 'warm', gpu, paired=False), *([T.speedup(A, eager, 'eager', 'cold', gpu, paired=False)] if name!='eager' else []))
+        out.speedups = (first, T.speedup(warm[0], warm[1], name, 'warm', gpu, paired=False), *([T.speedup(A, eager, 'eager', 'cold', gpu, paired=False)] if name!='eager' else []))
         out.add(f for x in b for f in x.findings)
-        out.add(f for f in [T.disagree(first, T.speedup(*solo, name, 'cold', gpu, paired=False))] if f)
+        out.add(f for f in [T.disagree(first, T.speedup(solo[0], solo[1], name, 'cold', gpu, paired=False))] if f)
         spec = gpu_named(gpu)
         if spec:
-            out.floor_ms = T.floor_ms(*self.once(('traffic',task.id), lambda: self.must_move(task)), 0., spec)
+            out.floor_ms = self.floor(task, spec)
             out.add(f for f in [T.faster_than_physics(out.timings['candidate'], out.floor_ms)] if f)
 
     def versions(self)->tuple: return (nvrtc_version_cheap(), *_versions('torch','cupy-cuda13x','cupy-cuda12x'))
@@ -229,8 +237,9 @@ class HostBench(Bench):
     RUN_SECONDS = 30. # A run of a candidate on one check
     SAMPLE = 48 # Blocks of the timed shape whose traffic is counted
     def __init__(self, store:Store, jobs:int, gpu:str):
-        self.spec = gpu_named(gpu)
-        if not self.spec: raise KernelRLError(f'gpu {gpu!r}: not in the table; choose one of {", ".join(T.GPUS)}')
+        spec = gpu_named(gpu)
+        if not spec: raise KernelRLError(f'gpu {gpu!r}: not in the table; choose one of {", ".join(T.GPUS)}')
+        self.spec = spec
         find_compiler()
         super().__init__(store, jobs, 'cpu')
         self.device = Device('host', f'NVIDIA {self.spec.name}', self.spec.arch, sms=self.spec.sms, l2_bytes=self.spec.l2_bytes)
@@ -258,7 +267,9 @@ class HostBench(Bench):
 
     def run(self, task, plan:Plan, built:dict, check:Check, repeats:int)->tuple[list[dict],list[Finding]]:
         "Outputs of runs with the threads of a block in different orders"
-        inputs,outs,found = _arrays.load(self.inputs(task, check.shape, check.seed, check.distribution)),[],[]
+        inputs = _arrays.load(self.inputs(task, check.shape, check.seed, check.distribution))
+        outs:list[dict] = []
+        found:list[Finding] = []
         for i in range(repeats):
             r,arrays = self._run(built['run'], plan, inputs, order=('forward','reverse')[i%2], deadline=self.RUN_SECONDS, poison=(0xff,0x7f)[i%2])
             found += [f for f in r.findings if f.kind not in {g.kind for g in found}]
@@ -278,7 +289,7 @@ class HostBench(Bench):
         regs = max((x.registers for c in built['cubins'] for x in c.resources), default=None)
         out.timings = {'candidate':T.estimate(r.traffic, self.spec, regs, flops=sum(o.flops for o in ops)), 'eager_graph':T.estimate_eager(ops, self.spec)}
         out.speedups = (T.estimate_speedup(r.traffic, ops, self.spec, regs),)
-        out.floor_ms = T.floor_ms(*self.once(('traffic',task.id), lambda: self.must_move(task)), 0., self.spec)
+        out.floor_ms = self.floor(task, self.spec)
         out.add([Finding('estimated', f'speed estimated for {self.device.name} from traffic counted on {sum(t.sampled for t in r.traffic)} of {sum(t.blocks for t in r.traffic)} blocks', severity='note')])
         return out
 

@@ -12,7 +12,14 @@ from kernelrl.program import Plan
 from kernelrl.task import Reference, Task
 from kernelrl.timing import bench
 
-class State: loaded=None; key=None; watch=None; gpu=None; baselines={}
+class State:
+    "What this process holds"
+    loaded:D.Loaded|None = None
+    key:tuple|None = None
+    watch:D.Stopwatch
+    gpu:D.Device
+    baselines:dict[tuple,tuple] = {}
+
 S = State()
 WARM_SECONDS = .1
 BASELINE_BYTES = 8<<30 # PyTorch's share, before it starts anew
@@ -24,7 +31,9 @@ def _load(req:dict)->D.Loaded:
     if S.key!=key:
         if S.loaded: S.loaded.free()
         S.loaded = S.key = None
-        S.loaded,S.key = D.Loaded(plan, [D.Cubin.from_dict(c) for c in req['cubins']]),key
+        S.loaded = D.Loaded(plan, [D.Cubin.from_dict(c) for c in req['cubins']])
+        S.key = key
+    assert S.loaded
     return S.loaded
 
 def device(req): return {'device':S.gpu.to_dict()}
@@ -51,20 +60,20 @@ def _baseline(req:dict):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     call = Reference(Task.from_dict(req['task']), req['shape'], 'cuda').callable(req['baseline_seed'])
     stream = torch.cuda.ExternalStream(S.watch.stream.ptr)
-    graph = torch.cuda.CUDAGraph()
+    graph,keep,why = torch.cuda.CUDAGraph(),None,''
     with D.gpu_lock(), torch.no_grad():
         with torch.cuda.stream(stream):
             for _ in range(3): call()
         stream.synchronize()
         try:
             with torch.cuda.graph(graph, stream=torch.cuda.Stream()): keep = call()
-        except Exception as e: graph,keep = None,str(e)
+        except Exception as e: why = str(e) or type(e).__name__
         torch.cuda.synchronize()
     def eager():
         with torch.cuda.stream(stream), torch.no_grad(): call()
     def replay():
         with torch.cuda.stream(stream): graph.replay()
-    S.baselines[key] = {'eager':eager, **({'eager_graph':replay} if graph is not None else {})}, keep, '' if graph is not None else keep
+    S.baselines[key] = {'eager':eager, **({} if why else {'eager_graph':replay})}, keep, why
     return S.baselines[key]
 
 def timed(req):

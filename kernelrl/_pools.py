@@ -21,6 +21,7 @@ class Pool:
             self._changed.wait_for(lambda: self.stopped or wanted())
             if self.stopped: raise Stopped()
             w = wanted()
+            assert w
             self._free.remove(w)
         try: yield w
         finally:
@@ -53,7 +54,8 @@ class Cases:
     "Inputs of checks as files, drawn once each by the referee; those not used for a while go when they take too much room"
     def __init__(self, folder:Path, draw, max_bytes:int):
         self.folder,self.draw,self.max_bytes = folder,draw,max_bytes
-        self._lock,self._known,self._count = threading.Lock(),{},0
+        self._lock,self._count = threading.Lock(),0
+        self._known:dict[tuple,dict] = {}
     def get(self, key:tuple, request:dict)->dict:
         "What `_arrays.load` needs for these inputs"
         with self._lock:

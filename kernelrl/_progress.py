@@ -4,7 +4,8 @@ from collections import Counter
 
 class Progress:
     def __init__(self, total:int, what:str, show:bool=True):
-        self.total,self.what,self.done,self.counts,self.start,self.last = total,what,0,Counter(),time.monotonic(),0.
+        self.total,self.what,self.done,self.start,self.last = total,what,0,time.monotonic(),0.
+        self.counts:Counter[str] = Counter()
         self.mode = ('notebook' if _in_notebook() else 'terminal' if sys.stderr.isatty() else 'log') if show and total>1 else 'none'
         if self.mode=='terminal':
             from rich.progress import BarColumn, MofNCompleteColumn, Progress as Rich, TextColumn, TimeRemainingColumn

@@ -14,7 +14,8 @@ _live:'weakref.WeakSet[Worker]' = weakref.WeakSet()
 class Worker:
     "One worker process; started at the first call, restarted after it was killed"
     def __init__(self, module:str, args:list[str]=[], env:dict|None=None):
-        self.cmd,self.env,self.p,self.served = [sys.executable,'-m',module,*args],env,None,0
+        self.cmd,self.env,self.served = [sys.executable,'-m',module,*args],env,0
+        self.p:subprocess.Popen|None = None
         _live.add(self)
 
     def start(self):
@@ -30,16 +31,18 @@ class Worker:
         if self.p is None or self.p.poll() is not None: self.kill(); self.start()
         end = time.monotonic()+deadline
         try:
-            try: self.p.stdin.write((json.dumps(request)+'\n').encode()); self.p.stdin.flush()
+            p = self.p
+            assert p and p.stdin and p.stdout
+            try: p.stdin.write((json.dumps(request)+'\n').encode()); p.stdin.flush()
             except BrokenPipeError: raise WorkerDied(self._last_words()) from None
-            line = self._readline(end)
+            line = self._readline(p.stdout.fileno(), end)
         except BaseException: # also KeyboardInterrupt: an unread answer must never meet the next request
             self.kill(); raise
         self.served += 1
         return json.loads(line)
 
-    def _readline(self, end:float)->bytes:
-        buf,fd = bytearray(),self.p.stdout.fileno()
+    def _readline(self, fd:int, end:float)->bytes:
+        buf = bytearray()
         while True:
             left = end-time.monotonic()
             if left<=0: raise WorkerTimeout()
@@ -51,11 +54,13 @@ class Worker:
 
     def _last_words(self)->str:
         "How the worker ended and the end of its log"
-        try: self.p.wait(2)
+        p = self.p
+        if p is None: return 'it was stopped'
+        try: p.wait(2)
         except subprocess.TimeoutExpired: pass
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell()-2000))
-        rc = self.p.returncode
+        rc = p.returncode
         how = f'signal {signal.Signals(-rc).name}' if rc and rc<0 else f'exit code {rc}'
         return f'{how}: {self.log.read().decode(errors="replace").strip()[-1500:]}'
 
@@ -66,7 +71,7 @@ class Worker:
         try: os.killpg(p.pid, signal.SIGKILL)
         except ProcessLookupError: pass
         for f in (p.stdin,p.stdout):
-            try: f.close()
+            try: f and f.close()
             except OSError: pass
         try: p.wait(10)
         except subprocess.TimeoutExpired: pass

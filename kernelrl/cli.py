@@ -29,7 +29,7 @@ class Judging:
         from kernelrl.judge import Judge
         return Judge(self.device, self.protocol, self.store, self.jobs, self.gpu, secret=self.secret)
 
-# %% ../nbs/20_cli.ipynb #5ee9da37
+# %% ../nbs/20_cli.ipynb #f8ecdb9c
 @dataclass
 class CukeBuild:
     "Judge programs and keep those that are at least twice as fast as PyTorch (lower end of the interval)"
@@ -40,12 +40,14 @@ class CukeBuild:
     resume:Path|None = None # verdicts.jsonl of a build that was cut short; what it measured under the same conditions is not measured again
     def run(self):
         from kernelrl.cuke import build, shipped_pairs, table
-        pairs = shipped_pairs(self.tasks or None)
+        pairs = shipped_pairs(list(self.tasks) or None)
         with self.judging.open() as j:
             print(f'{len(pairs)} programs, device {j.kind}, protocol {j.protocol.name}', file=sys.stderr)
             if self.resume: print(f'{j.adopt(self.resume)} verdicts taken from {self.resume}', file=sys.stderr)
             b = build(j, pairs, self.out, self.at_least)
-        show(table(b.verdicts, self.at_least, _recorded() if j.kind=='host' else {}), _title(b))
+        recorded = _recorded() if j.kind=='host' else {}
+        show(table(b.verdicts, self.at_least, recorded), _title(b))
+        if recorded: print(_measured(recorded, self.at_least))
         print(f'\nWritten to {self.out}: cuke.parquet (the kept programs), table.md, verdicts.jsonl, build.json')
 
 def _recorded()->dict:
@@ -54,6 +56,11 @@ def _recorded()->dict:
     from kernelrl.verdict import read_verdicts
     try: return read_verdicts(shipped_verdicts())
     except KernelRLError: return {}
+
+def _measured(recorded:dict, at_least:float)->str:
+    from kernelrl.cuke import decision
+    vs = list(recorded.values())
+    return f'Estimates are good for ranking, within a factor of three. Measured on {vs[0].device} ({vs[0].date}), {sum(decision(v, at_least)=="kept" for v in vs)} of {len(vs)} programs were kept: data/cuke/table.md'
 
 def _title(b)->str:
     v = b.verdicts[0]

@@ -28,9 +28,9 @@ def _pack(x:Any)->Any:
     if x is None or isinstance(x, (str,int,float,bool)): return x
     raise TypeError(f'{type(x).__name__} is not plain data: {x!r}')
 
-# %% ../nbs/00_core.ipynb #9aba11d7
+# %% ../nbs/00_core.ipynb #c87b1e1b
 @functools.cache
-def _hints(cls:type)->dict[str,Any]: return typing.get_type_hints(cls)
+def _hints(cls:Any)->dict[str,Any]: return typing.get_type_hints(cls)
 
 def _choose(types_:tuple, x:Any)->Any:
     "Of several annotated types, the one that `x` fits"

@@ -27,7 +27,7 @@ def decision(v:Verdict, at_least:float=KEEP)->str: # 'kept', or a reason code
     if any(f.kind=='too_short' for f in v.findings): return 'too_short_to_tell'
     return 'kept' if v.speedup.lo>=at_least else 'slower_than_bar' if v.speedup.hi<at_least else 'interval_spans_bar'
 
-# %% ../nbs/09_cuke.ipynb #cc052812
+# %% ../nbs/09_cuke.ipynb #ee7402c7
 @dataclass(frozen=True)
 class Row(Record):
     "One kept program"
@@ -57,6 +57,7 @@ class Row(Record):
 def row(task:Task, program:Program, v:Verdict)->Row:
     "The row of a program that was kept"
     prefix,core,suffix = program.cut()
+    assert v.speedup and v.device
     ratio = {s.baseline:s.ratio for s in reversed(v.speedups)}
     return Row(task.name, task.level, task.source, program.text, prefix, core, suffix, program.name, v.speedup.ratio, v.speedup.lo, v.speedup.hi, ratio.get('eager', math.nan),
         v.timings['candidate'].ms, v.timings[v.speedup.baseline].ms, v.device.name, v.source, v.protocol, v.checks, max((e.used for e in v.errors), default=0.), task.licence, task.provenance, v.to_json())
@@ -88,7 +89,7 @@ def markdown(rows:list[dict[str,str]])->str:
     head = list(rows[0])
     return '\n'.join(['| '+' | '.join(head)+' |', '|'+'---|'*len(head), *('| '+' | '.join(r[h].replace('|','/') for h in head)+' |' for r in rows)])+'\n'
 
-# %% ../nbs/09_cuke.ipynb #4b9d6034
+# %% ../nbs/09_cuke.ipynb #0d618b65
 @dataclass(frozen=True)
 class Built(Record):
     "What a build gave"
@@ -100,7 +101,7 @@ class Built(Record):
     def _repr_markdown_(self): return markdown(table(self.verdicts, self.at_least))
 
 def shipped_pairs(
-    names:Iterable[str]|None=None # Of tasks; all if none are given
+    names:list[str]|None=None # Of tasks; all if none are given
 )->list[tuple[Task,Program]]:
     "The tasks and programs that come with the package"
     return [(t, Program(text, name)) for t in shipped_tasks(names) for name,text in shipped_programs(t.name)]
@@ -125,7 +126,8 @@ def build(
         if log: append_jsonl(log, v)
     kept = [v for v in verdicts if decision(v, at_least)=='kept']
     b = Built(tuple(verdicts), tuple(row(*known[v.task_id,v.program_id], v) for v in sorted(kept, key=lambda v: (v.task, v.program))), at_least)
-    if out: write(b, out); log.unlink(missing_ok=True)
+    if out: write(b, out)
+    if log: log.unlink(missing_ok=True)
     return b
 
 def _writable(out:Path):

@@ -292,7 +292,7 @@ class Copies:
         for p in self.base: runtime.free(p)
         self.base = []
 
-# %% ../nbs/03_device.ipynb #df8c362c
+# %% ../nbs/03_device.ipynb #976a60e9
 class Loaded:
     "A Plan with its machine code loaded and its buffers allocated"
     def __init__(self, plan:Plan, cubins:list[Cubin]):
@@ -309,7 +309,8 @@ class Loaded:
     def _value(self, a:Arg):
         import numpy as np
         if a.ctype.endswith('*'): return np.uint64(self.memory.ptr(a.buffer)+a.offset if a.buffer is not None else 0)
-        return np.frombuffer(pack_scalar(a.ctype, a.value), {1:'u1',2:'u2',4:'u4',8:'u8'}[len(pack_scalar(a.ctype, a.value))])[0]
+        data = pack_scalar(a.ctype, a.value or 0)
+        return np.frombuffer(data, f'u{len(data)}')[0]
     def launch(self, stream):
         "Queue every step on a CuPy stream"
         for s,f,args in self.calls:
@@ -326,7 +327,7 @@ class Loaded:
 
 def _ctype_of(dtype:str)->str: return next(c for c,(_,d) in CTYPES.items() if d==dtype)
 
-# %% ../nbs/03_device.ipynb #df206f59
+# %% ../nbs/03_device.ipynb #c13dce6e
 @functools.cache
 def _filler(size:int):
     import cupy as cp
@@ -342,7 +343,7 @@ def launch_cluster(function:int, s:Launch, args:list, stream:int):
     import ctypes
     class Attr(ctypes.Structure): _fields_ = [('id',ctypes.c_uint),('pad',ctypes.c_uint),('dim',ctypes.c_uint*16)]
     class Config(ctypes.Structure): _fields_ = [('grid',ctypes.c_uint*3),('block',ctypes.c_uint*3),('shared',ctypes.c_uint),('stream',ctypes.c_void_p),('attrs',ctypes.POINTER(Attr)),('n',ctypes.c_uint)]
-    attr = Attr(4, 0, (ctypes.c_uint*16)(*s.cluster)) # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attr = Attr(4, 0, (ctypes.c_uint*16)(*(s.cluster or ()))) # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     config = Config((ctypes.c_uint*3)(*s.grid), (ctypes.c_uint*3)(*s.block), s.shared, stream, ctypes.pointer(attr), 1)
     pointers = (ctypes.c_void_p*len(args))(*(a.__array_interface__['data'][0] if hasattr(a,'__array_interface__') else 0 for a in args))
     boxes = [ctypes.create_string_buffer(a.tobytes()) for a in args]

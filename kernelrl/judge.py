@@ -6,13 +6,16 @@
 __all__ = ['JUDGE', 'GATES', 'Stop', 'Job', 'gate_trace', 'gate_compile', 'gate_correct', 'worst', 'gate_sanitize', 'gate_time',
            'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge']
 
-# %% ../nbs/07_judge.ipynb #50ac1a0f
+# %% ../nbs/07_judge.ipynb #7b7f3c5c
 import datetime, os, secrets, threading, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable, Iterator
-from .core import Finding, KernelRLError, Record, digest
+from ._bench import Bench, CudaBench, Failed, HostBench
+from ._pools import Infra
+from ._progress import Progress
+from .core import Finding, KernelRLError, digest
 from .device import cuda_available, cuda_device
 from .program import Plan, Program
 from .task import Signature, Task
@@ -55,10 +58,9 @@ def gate_trace(bench, job:Job):
         except TraceRefused as e: raise Stop('trace', e.finding) from None
     job.note(job.plans[0].notes)
 
-# %% ../nbs/07_judge.ipynb #f499400c
+# %% ../nbs/07_judge.ipynb #5aa20641
 def gate_compile(bench, job:Job):
     "Compile the sources of all plans"
-    from kernelrl._bench import Failed
     for shape,plan in job.plans.items():
         try: job.built[shape] = bench.compile(plan)
         except Failed as e: raise Stop('launch' if e.finding.kind=='unsupported_on_host' else 'compile', e.finding) from None
@@ -66,10 +68,9 @@ def gate_compile(bench, job:Job):
     job.resources = tuple(r for c in cubins for r in c.resources)
     job.note(n for c in cubins for n in c.notes)
 
-# %% ../nbs/07_judge.ipynb #e626a67c
+# %% ../nbs/07_judge.ipynb #4621179d
 def gate_correct(bench, job:Job, protocol:Protocol, secret:str):
     "Run the checks until one fails"
-    from kernelrl._bench import Failed
     task = replace(job.task, distributions=bench.distributions(job.task))
     todo = [c for c in checks(task, protocol, secret) if bench.can_check(job.task, c)]
     def one(check:Check, repeats:int):
@@ -102,10 +103,9 @@ def gate_sanitize(bench, job:Job, protocol:Protocol, secret:str):
     bad = next((f for f in found if f.severity=='error'), None)
     if bad: raise Stop('sanitize', bad)
 
-# %% ../nbs/07_judge.ipynb #6c3e72aa
+# %% ../nbs/07_judge.ipynb #d5cdcbf8
 def gate_time(bench, job:Job, protocol:Protocol, secret:str):
     "Measure or estimate, and believe it only if the timed outputs are right"
-    from kernelrl._bench import Failed
     try: job.timed = bench.time(job.task, job.plans[0], job.built[0], protocol, secret)
     except Failed as e: raise Stop('time', e.finding) from None
     job.errors = worst([*job.errors, *job.timed.errors])
@@ -113,7 +113,7 @@ def gate_time(bench, job:Job, protocol:Protocol, secret:str):
     job.note(f for f in job.timed.findings if f is not bad)
     if bad: raise Stop('time', bad, 'wrong' if job.timed.errors and not all(e.ok for e in job.timed.errors) else '')
 
-# %% ../nbs/07_judge.ipynb #a24627ea
+# %% ../nbs/07_judge.ipynb #996e9fae
 class Judge:
     "Judges programs on one device under one protocol; keeps its workers until it is closed"
     def __init__(self,
@@ -133,16 +133,16 @@ class Judge:
         self.jobs = jobs or max(2, min(24, len(os.sched_getaffinity(0))*3//2))
         self.gpu,self.secret,self.stopping = gpu,secret or secrets.token_hex(8),threading.Event()
         self.replayed = read_verdicts(replay or shipped_verdicts()) if self.kind=='replay' else {}
-        self._bench,self._lock = None,threading.Lock()
+        self._bench:Bench|None = None
+        self._lock = threading.Lock()
 
     @property
     def bench(self):
         "Compilers, launchers and referee; started when first needed"
-        from kernelrl import _bench
         with self._lock:
             if self._bench is None:
                 if self.kind=='cuda': cuda_device() # says what is missing
-                self._bench = _bench.CudaBench(self.store, self.jobs, max(4, self.protocol.processes)) if self.kind=='cuda' else _bench.HostBench(self.store, self.jobs, self.gpu)
+                self._bench = CudaBench(self.store, self.jobs, max(4, self.protocol.processes)) if self.kind=='cuda' else HostBench(self.store, self.jobs, self.gpu)
             return self._bench
     def key(self, task:Task, program:Program)->str:
         "The name of a verdict: all that it depends on"
@@ -160,7 +160,7 @@ class Judge:
         self.stopping.set()
         if self._bench: self._bench.close()
 
-# %% ../nbs/07_judge.ipynb #59a61d03
+# %% ../nbs/07_judge.ipynb #0a3a8c6f
 def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     "Take one program through the gates, or take its verdict from the store"
     if j.kind=='replay': return _replayed(j, task, program)
@@ -170,7 +170,7 @@ def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     job,status,gate,reason = Job(task, program),'ok','time',None
     try: _through_the_gates(j, job)
     except Stop as e: status,gate,reason = e.status or status_of(e.reason.kind, e.gate),e.gate,e.reason
-    except j.infra as e: status,gate,reason = 'infra',next(iter(reversed(job.seconds)), 'trace'),Finding('infra', str(e)[:500])
+    except Infra as e: status,gate,reason = 'infra',next(iter(reversed(job.seconds)), 'trace'),Finding('infra', str(e)[:500])
     v = replace(_verdict(j, job, status, gate, reason), key=key)
     if v.status!='infra': j.store.add(key, v)
     return v
@@ -192,8 +192,6 @@ def _verdict(j:Judge, job:Job, status:str, gate:str, reason:Finding|None)->Verdi
     return Verdict(job.task.name, job.program.name, status, gate, job.task.id, job.program.id, reason, tuple(job.findings), tuple(job.errors), dict(t.timings) if t else {}, tuple(speedups), tuple(job.resources),
         t.floor_ms if t else None, j.protocol.name, j.bench.device, j.bench.source, job.checks, job.seeds, job.seconds, JUDGE, datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d'))
 
-Judge.infra = property(lambda self: __import__('kernelrl._pools', fromlist=['Infra']).Infra)
-
 # %% ../nbs/07_judge.ipynb #69076369
 def shipped_verdicts()->Path: # KernelRLError where there are none
     "The verdicts measured on an H200 that come with the repository"
@@ -206,14 +204,13 @@ def _replayed(j:Judge, task:Task, program:Program)->Verdict:
     if v: return replace(v, task=task.name, program=program.name)
     return Verdict(task.name, program.name, 'infra', 'trace', task.id, program.id, Finding('not_recorded', 'this program was not measured when the verdicts were recorded; choose device="host" or "cuda"'), source='replayed', protocol=j.protocol.name)
 
-# %% ../nbs/07_judge.ipynb #2d34bc89
+# %% ../nbs/07_judge.ipynb #e115bbcd
 def judge_many(
     j:Judge,
     pairs:Iterable[tuple[Task,Program]], # What to judge; read as needed
     progress:bool=True # Show how far it is
 )->Iterator[Verdict]: # In the order in which they are done
     "Judge many programs; a generator"
-    from kernelrl._progress import Progress
     pairs = list(pairs)
     bar = Progress(len(pairs), 'judging', progress)
     pool = ThreadPoolExecutor(j.jobs, 'kernelrl-judge')

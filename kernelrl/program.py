@@ -272,7 +272,7 @@ def dtype_ctype(dtype:str)->str: # float32 -> float
     "The C++ type of an array's elements"
     return next(c for c,(_,d) in CTYPES.items() if d==dtype and c!='char')
 
-# %% ../nbs/02_program.ipynb #53b7aa58
+# %% ../nbs/02_program.ipynb #11ffd736
 def cuda_strings(
     text:str # Python source
 )->list[tuple[int,int]]: # Start and end of each, in bytes, quotes left out
@@ -282,9 +282,8 @@ def cuda_strings(
     out = []
     for n in ast.walk(ast.parse(text)):
         if not isinstance(n, (ast.Constant,ast.JoinedStr)) or '__global__' not in ast.unparse(n): continue
-        a,b = starts[n.lineno-1]+n.col_offset, starts[n.end_lineno-1]+n.end_col_offset
-        quote = re.match(rb'[a-zA-Z]*("""|\'\'\'|"|\')', data[a:b])
-        out.append((a+quote.end(), b-len(quote[1])))
+        a,b = starts[n.lineno-1]+n.col_offset, starts[(n.end_lineno or n.lineno)-1]+(n.end_col_offset or 0)
+        for quote in re.finditer(rb'\A[a-zA-Z]*("""|\'\'\'|"|\')', data[a:b]): out.append((a+quote.end(), b-len(quote[1])))
     return out
 
 # %% ../nbs/02_program.ipynb #2aee376f

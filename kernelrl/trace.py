@@ -7,16 +7,16 @@ __all__ = ['MAX_BYTES', 'MAX_STEPS', 'LIMITS', 'MAX_SOURCE', 'Refusal', 'Recorde
            'Array', 'RawKernel', 'RawModule', 'Namespace', 'numpy_stand_in', 'cupy_stand_in', 'trace_here',
            'check_plan', 'TraceRefused', 'trace']
 
-# %% ../nbs/02a_trace.ipynb #e2f8bfac
+# %% ../nbs/02a_trace.ipynb #cafd7b9c
 import ast, builtins, functools, json, math, re, textwrap, types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from .core import Finding
 from .program import (ArgError, Arg, Buffer, CTYPES, DTYPE_BYTES, Fill, Launch, Module, Plan, Program,
     check_pointer, check_scalar, kernels, param_types)
 from .task import Signature, Spec
 
-# %% ../nbs/02a_trace.ipynb #d824cfd4
+# %% ../nbs/02a_trace.ipynb #b47cd121
 class Refusal(BaseException):
     "The trace refuses the program (not an `Exception`, so that a candidate's `except Exception` does not swallow it)"
     def __init__(self, kind:str, message:str): super().__init__(message); self.kind = kind
@@ -24,8 +24,12 @@ class Refusal(BaseException):
 class Recorder:
     "What a running trace has collected"
     def __init__(self):
-        self.modules,self.buffers,self.steps,self.notes,self.refused = [],[],[],[],None
-    def refuse(self, kind:str, message:str):
+        self.modules:list[Module] = []
+        self.buffers:list[Buffer] = []
+        self.steps:list[Launch|Fill] = []
+        self.notes:list[Finding] = []
+        self.refused:Refusal|None = None
+    def refuse(self, kind:str, message:str)->NoReturn:
         r = Refusal(kind, message)
         self.refused = self.refused or r
         raise r
@@ -71,9 +75,11 @@ def dtype_of(d:Any)->Dtype: # KeyError if it is none
     if isinstance(d, Dtype): return d
     return Dtype({bool:'bool', int:'int64', float:'float64', 'f':'float32', 'e':'float16', 'f4':'float32', 'f2':'float16', 'i4':'int32', 'i8':'int64', '?':'bool'}.get(d, d))
 
-# %% ../nbs/02a_trace.ipynb #e59e00b8
+# %% ../nbs/02a_trace.ipynb #2e31170c
 class _Current:
-    rec:Recorder|None = None
+    rec:Recorder
+    cp:Any
+    np:Any
 _T = _Current() # The trace that is running, one a process
 
 def _contiguous(shape:tuple, item:int)->tuple: # Strides in bytes, C order
@@ -127,7 +133,7 @@ class Array:
         if last%d.itemsize: raise ValueError(f'{last} bytes in the last axis do not divide into {d}')
         return Array(self._buffer, (*self.shape[:-1], last//d.itemsize) if self.shape else (), d, offset=self._offset)
 
-# %% ../nbs/02a_trace.ipynb #c251732f
+# %% ../nbs/02a_trace.ipynb #dd146d03
 def _getitem(self, key):
     "Basic slicing: a view"
     key = key if isinstance(key, tuple) else (key,)
@@ -159,7 +165,7 @@ def _setitem(self, key, value):
     if not (key is Ellipsis or isinstance(key, slice) and key==slice(None)): _T.rec.refuse('library_call', 'assigning to a part of an array; do it in a kernel')
     _fill(self, value)
 
-Array.__getitem__,Array.__setitem__,Array.fill = _getitem,_setitem,_fill
+for _n,_f in (('__getitem__',_getitem), ('__setitem__',_setitem), ('fill',_fill)): setattr(Array, _n, _f)
 
 def _refuse_op(name:str, kind:str, what:str):
     def op(self, *a, **k): _T.rec.refuse(kind, f'{what} ({name.strip("_")}); {"values are only known to the kernels" if kind=="reads_value" else "write it as a CUDA kernel"}')
@@ -168,10 +174,10 @@ def _refuse_op(name:str, kind:str, what:str):
 for _n in 'add sub mul truediv floordiv mod pow matmul and or xor lshift rshift radd rsub rmul rtruediv rpow rmatmul iadd isub imul itruediv imatmul neg abs invert eq ne lt le gt ge'.split():
     setattr(Array, f'__{_n}__', _refuse_op(_n, 'library_call', 'arithmetic on arrays is a library operation'))
 for _n in 'bool int float complex index iter contains array'.split(): setattr(Array, f'__{_n}__', _refuse_op(_n, 'reads_value', 'reads the values of an array'))
-Array.__hash__ = object.__hash__
+setattr(Array, '__hash__', object.__hash__)
 
-# %% ../nbs/02a_trace.ipynb #a65f15a1
-LIMITS = {'grid':(2**31-1,65535,65535), 'block':(1024,1024,64), 'threads':1024, 'shared':232448} # Compute capability 9.0
+# %% ../nbs/02a_trace.ipynb #9820b012
+LIMITS:dict[str,Any] = {'grid':(2**31-1,65535,65535), 'block':(1024,1024,64), 'threads':1024, 'shared':232448} # Compute capability 9.0
 
 def _dim3(v:Any, what:str)->tuple[int,int,int]:
     v = (v,) if isinstance(v, int) else tuple(v)
@@ -343,14 +349,14 @@ def _check_names(forward, signature:Signature):
     missing = [s.name for s in signature.params if s.name not in names]
     if missing: _T.rec.refuse('forward_signature', f'forward({", ".join(names)}) has no parameter {", ".join(missing)}; parameters arrive by name: {", ".join(f"{s.name} {list(s.shape)}" for s in signature.params)}')
 
-# %% ../nbs/02a_trace.ipynb #0fe59bbc
+# %% ../nbs/02a_trace.ipynb #5abdeab5
 def _finish(result:Any, signature:Signature)->Plan:
     "Check what `forward` returned and make the Plan"
     rec,outs = _T.rec,list(result) if isinstance(result,(tuple,list)) else [result]
     if len(outs)!=len(signature.outputs): rec.refuse('output_count', f'forward returned {len(outs)} values; the task has {len(signature.outputs)} output{"s" if len(signature.outputs)!=1 else ""}')
     if not any(isinstance(s, Launch) for s in rec.steps): rec.refuse('no_launch', 'no kernel is launched: the answer must come from a CUDA kernel')
     touched = {a.buffer for s in rec.steps if isinstance(s, Launch) for a in s.args}
-    ids = []
+    ids:list[int] = []
     for i,(o,want) in enumerate(zip(outs, signature.outputs)):
         if not isinstance(o, Array): rec.refuse('output_type', f'output {i} is a {type(o).__name__}, not an array')
         b = rec.buffers[o._buffer]
@@ -388,7 +394,7 @@ def trace_here(program:Program, signature:Signature)->dict: # {'plan': ...} or {
     if _T.rec.refused and found.kind!=_T.rec.refused.kind: found = Finding(_T.rec.refused.kind, str(_T.rec.refused), line=_program_line(_T.rec.refused))
     return {'refused':found.to_dict()}
 
-# %% ../nbs/02a_trace.ipynb #3c7ca390
+# %% ../nbs/02a_trace.ipynb #2a70a3fe
 def check_plan(plan:Plan, signature:Signature): # ValueError if anything is out of bounds
     "Check a Plan from an untrusted process against the task's signature"
     want = [(s.name,r,tuple(s.shape),s.dtype) for r,specs in (('input',signature.inputs),('param',signature.params)) for s in specs if s.value is None]
@@ -397,7 +403,9 @@ def check_plan(plan:Plan, signature:Signature): # ValueError if anything is out 
     if [(tuple(plan.buffers[i].shape),plan.buffers[i].dtype,plan.buffers[i].role) for i in plan.outputs]!=[(tuple(s.shape),s.dtype,'output') for s in signature.outputs]: raise ValueError('its outputs are not those of the task')
     if len(set(plan.outputs))!=len(plan.outputs) or not all(b.dtype in DTYPE_BYTES and all(type(n) is int and n>=0 for n in b.shape) for b in plan.buffers): raise ValueError('a buffer is malformed')
     if sum(b.nbytes for b in plan.buffers)>MAX_BYTES or len(plan.steps)>MAX_STEPS or not plan.launches: raise ValueError('it is too large, or launches nothing')
-    for s in plan.steps: (_check_launch if isinstance(s, Launch) else _check_fill)(plan, s)
+    for s in plan.steps:
+        if isinstance(s, Launch): _check_launch(plan, s)
+        else: _check_fill(plan, s)
 
 def _check_fill(plan:Plan, s:Fill):
     if not 0<=s.buffer<len(plan.buffers) or plan.buffers[s.buffer].role in ('input','param'): raise ValueError('a fill is out of bounds')
@@ -407,7 +415,7 @@ def _check_launch(plan:Plan, s:Launch):
     if not all(type(n) is int and 1<=n<=m for k in ('grid','block') for n,m in zip(getattr(s,k), LIMITS[k])) or math.prod(s.block)>1024 or not 0<=s.shared<=LIMITS['shared']: raise ValueError('a launch is outside the limits of the device')
     for a in s.args:
         if a.buffer is not None and not (0<=a.buffer<len(plan.buffers) and 0<=a.offset<=plan.buffers[a.buffer].nbytes and a.ctype.endswith('*')): raise ValueError('an argument points out of its buffer')
-        if a.buffer is None and not (a.ctype.endswith('*') and a.value==0): check_scalar(a.ctype, a.value)
+        if a.buffer is None and not (a.ctype.endswith('*') and a.value==0): check_scalar(a.ctype, a.value if a.value is not None else 'nothing') # type: ignore[arg-type]
 
 # %% ../nbs/02a_trace.ipynb #e7cb0d44
 class TraceRefused(Exception):

@@ -91,7 +91,7 @@ def _table(v:Verdict)->str:
     rows += [('device', f'{v.device}, {v.source}, protocol {v.protocol}{", "+v.date if v.source=="replayed" else ""}')]
     return f'| **{v.program or v.program_id}** | on {v.task} |\n|---|---|\n'+'\n'.join(f'| {k} | {t.replace("|","/")} |' for k,t in rows if t)
 
-# %% ../nbs/06a_verdict.ipynb #8e6c4382
+# %% ../nbs/06a_verdict.ipynb #9d87803d
 class Store:
     "Verdicts and cubins in one SQLite file; safe for threads, processes and `kill -9`"
     def __init__(self,
@@ -123,7 +123,7 @@ class Store:
     def verdict(self, key:str)->Verdict|None:
         "A verdict, None if there is none"
         body = self.get('verdict', key)
-        return Verdict.from_json(body) if body else None
+        return Verdict.from_json(body.decode()) if body else None
     def add(self, key:str, v:Verdict): self.put('verdict', key, v.to_json().encode())
     def verdicts(self)->Iterator[Verdict]:
         "All verdicts, oldest first"
