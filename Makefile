@@ -28,7 +28,7 @@ test: setup
 	$(BIN)/python -m pytest --ignore tests/test_shape.py
 
 lab: setup
-	$(BIN)/jupyter lab --notebook-dir nbs index.ipynb
+	cd nbs && ../$(BIN)/jupyter lab index.ipynb
 
 # after editing a page: export, clean, rewrite the README
 pages: setup

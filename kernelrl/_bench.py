@@ -11,8 +11,9 @@ from kernelrl.core import Finding, KernelRLError, derive_seed, digest
 from kernelrl.device import CompileError, Cubin, Device
 from kernelrl.host import Unsupported, compile_host, find_compiler, run_host
 from kernelrl import timing as T
-from kernelrl.program import Plan
+from kernelrl.program import Plan, Program
 from kernelrl.task import OpCost, Signature
+from kernelrl.trace import trace
 from kernelrl.verdict import Store
 from kernelrl.verify import Check, ErrorReport, Protocol
 
@@ -63,6 +64,14 @@ class Bench:
                 with self._lock: self._once.pop(key, None)
                 f.set_exception(e)
         return f.result()
+
+    def trace(self, program:Program, sig:Signature)->Plan:
+        "What the program allocates and launches; `TraceRefused` if it does anything else"
+        with self.tracers.take() as w:
+            try: return trace(program, sig, worker=w)
+            except (WorkerDied,WorkerTimeout) as e:
+                if self.tracers.stopped: raise Stopped() from None
+                raise Infra(f'the tracer ended: {e}') from None
 
     def ask(self, task, request:dict, deadline:float=300.)->dict:
         "A question to the referee that knows this task"
@@ -230,6 +239,8 @@ class CudaBench(Bench):
     def cubins(self, built:list[Cubin])->list[Cubin]: return built
     source = 'measured'
 
+HOST = 'host 2' # Raise when a change can change verdicts of the host device alone
+
 class HostBench(Bench):
     "The CPU: every run in a process of its own; speeds are estimated from what was counted"
     kind = 'host'
@@ -242,11 +253,13 @@ class HostBench(Bench):
         self.spec = spec
         find_compiler()
         super().__init__(store, jobs, 'cpu')
+        self.max_bytes = psutil.virtual_memory().available//3
         self.device = Device('host', f'NVIDIA {self.spec.name}', self.spec.arch, sms=self.spec.sms, l2_bytes=self.spec.l2_bytes)
 
     def compile(self, plan:Plan)->dict:
         "NVRTC first, where there is one: its errors are the real ones. Then the machine's own compiler"
-        arch = self.device.arch
+        arch,need = self.device.arch,sum(b.nbytes for b in plan.buffers)
+        if need>self.max_bytes: raise Failed(Finding('out_of_memory', f'{need/2**30:.1f} GiB of buffers; {self.max_bytes/2**30:.1f} GiB can be had here'))
         cubins = [self.nvrtc(m, sorted({s.kernel for s in plan.launches if s.module==i}), arch) for i,m in enumerate(plan.modules)] if self.compilers else []
         return {'cubins':cubins, 'plan':plan, 'run':self._host(plan, 'run', bool(cubins))}
     def cubins(self, built:dict)->list[Cubin]: return built['cubins']
@@ -262,8 +275,11 @@ class HostBench(Bench):
                     raise Failed(Finding('unsupported_on_host', f'NVRTC compiles it but the host device does not ({e.finding.message[:160]}); judge it on a CUDA device', line=e.finding.line)) from None
         return self.once(('host',mode,digest(plan.modules, [s.kernel for s in plan.launches])), make)
 
-    def _run(self, binary, plan:Plan, inputs:list, **how):
-        with self.cpus: return run_host(binary, plan, inputs, **how)
+    def _run(self, binary, plan:Plan, inputs:list, deadline:float, **how):
+        for _ in range(2):
+            with self.cpus: r,outs = run_host(binary, plan, inputs, deadline=deadline, **how)
+            if r.status!='timeout' or r.seconds>=deadline: return r,outs
+        raise Infra('the process that ran the kernels was killed by somebody else')
 
     def run(self, task, plan:Plan, built:dict, check:Check, repeats:int)->tuple[list[dict],list[Finding]]:
         "Outputs of runs with the threads of a block in different orders"
@@ -279,10 +295,11 @@ class HostBench(Bench):
         return outs,found
 
     def time(self, task, plan:Plan, built:dict, protocol:Protocol, secret:str)->Timed:
-        "Count the traffic of some blocks at the timed shape, estimate from it and from the operators of the reference"
-        out = Timed()
-        inputs = _arrays.load(self.inputs(task, 0, derive_seed('timed', secret, task.id, 0), 'own'))
-        r,_ = self._run(self._host(plan, 'check', bool(built['cubins'])), plan, inputs, sample_blocks=self.SAMPLE, deadline=self.RUN_SECONDS)
+        "Check the timed shape, count the traffic of some of its blocks, estimate from it and from the operators of the reference"
+        out,check = Timed(),Check(0, 'own', derive_seed('timed', secret, task.id, 0))
+        inputs = _arrays.load(self.inputs(task, 0, check.seed, 'own'))
+        if not self.can_check(task, check) and not self._check_timed(out, task, plan, built, inputs, check): return out
+        r,_ = self._run(self._host(plan, 'check', bool(built['cubins'])), plan, inputs, sample_blocks=self.SAMPLE, deadline=self.RUN_SECONDS, poison=0x7f, dice=derive_seed('blocks', secret, plan.id)>>31)
         if r.status=='timeout': raise Failed(Finding('timeout', f'{self.SAMPLE} blocks of the timed shape did not end within {self.RUN_SECONDS:g} s on the host device'))
         if r.status!='ok': raise Failed(next((f for f in r.findings if f.severity=='error'), Finding(r.status, r.message)))
         ops = self.once(('ops',task.id), lambda: [OpCost.from_dict(o) for o in self.ask(task, {'op':'ops','shape':0})['ops']])
@@ -293,8 +310,19 @@ class HostBench(Bench):
         out.add([Finding('estimated', f'speed estimated for {self.device.name} from traffic counted on {sum(t.sampled for t in r.traffic)} of {sum(t.blocks for t in r.traffic)} blocks', severity='note')])
         return out
 
-    def can_check(self, task, check:Check)->bool: return check.shape!=0 or len(task.shapes)==1 # the timed shape is too large for a CPU
-    def versions(self)->tuple: return (nvrtc_version_cheap(), find_compiler().version, *_versions('torch'))
+    def _check_timed(self, out:Timed, task, plan:Plan, built:dict, inputs:list, check:Check)->bool:
+        "One run of the whole timed shape: what is fast there must be right there"
+        r,arrays = self._run(built['run'], plan, inputs, deadline=self.RUN_SECONDS)
+        if r.status=='timeout': raise Failed(Finding('unsupported_on_host', f'the timed shape did not end within {self.RUN_SECONDS:g} s on this CPU, so it was not checked; judge it on a CUDA device'))
+        out.add(r.findings)
+        if r.status!='ok': raise Failed(next((f for f in r.findings if f.severity=='error'), Finding(r.status, r.message)))
+        if any(f.severity=='error' for f in r.findings): return False
+        out.errors,found = self.compare(task, check, [_arrays.save(self.file('timed'), arrays)], 1)
+        out.add(found)
+        return not any(f.severity=='error' for f in found)
+
+    def can_check(self, task, check:Check)->bool: return check.shape!=0 or len(task.shapes)==1 # the timed shape is large for a CPU: once, before its blocks are counted
+    def versions(self)->tuple: return (HOST, nvrtc_version_cheap(), find_compiler().version, *_versions('torch'))
 
 def _versions(*packages:str)->list[str]:
     import importlib.metadata as md

@@ -10,7 +10,7 @@ from kernelrl._worker import serve
 from kernelrl.core import Finding
 from kernelrl.program import Plan
 from kernelrl.task import Reference, Task
-from kernelrl.timing import bench
+from kernelrl.timing import bench, resolution
 
 class State:
     "What this process holds"
@@ -18,6 +18,7 @@ class State:
     key:tuple|None = None
     watch:D.Stopwatch
     gpu:D.Device
+    resolution:float
     baselines:dict[tuple,tuple] = {}
 
 S = State()
@@ -100,7 +101,7 @@ def timed(req):
             return ms
         end = time.monotonic()+WARM_SECONDS # a device that was idle runs slowly at first
         while time.monotonic()<end: w.one(theirs); w.one(ours)
-        b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'])
+        b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'], res=S.resolution)
         few = max(6, len(b.a)//4)
         solo = [[clock(f) for _ in range(few)] for f in (ours, theirs)]
         warm = D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, few)
@@ -128,5 +129,6 @@ def setup():
     S.gpu = D.cuda_device()
     D.probe(S.gpu.arch)
     S.watch = D.Stopwatch(S.gpu.l2_bytes)
+    with D.gpu_lock(alone=True): S.resolution = resolution(S.watch.one)
 
 if __name__=='__main__': serve(handle, setup)

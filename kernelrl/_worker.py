@@ -36,10 +36,12 @@ class Worker:
             try: p.stdin.write((json.dumps(request)+'\n').encode()); p.stdin.flush()
             except BrokenPipeError: raise WorkerDied(self._last_words()) from None
             line = self._readline(p.stdout.fileno(), end)
+            try: answer = json.loads(line)
+            except (ValueError,RecursionError): raise WorkerDied('it answered with something that is not one line of JSON') from None
         except BaseException: # also KeyboardInterrupt: an unread answer must never meet the next request
             self.kill(); raise
         self.served += 1
-        return json.loads(line)
+        return answer
 
     def _readline(self, fd:int, end:float)->bytes:
         buf = bytearray()
@@ -85,12 +87,14 @@ import atexit; atexit.register(kill_all)
 
 def serve(handle, setup=None):
     "The loop of a worker: answer requests until the caller goes away. Whatever prints, prints to the log"
-    out = os.fdopen(os.dup(1),'wb',buffering=0)
+    out = os.fdopen(os.dup(1),'wb')
     os.dup2(2,1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     if setup: setup()
-    for line in sys.stdin.buffer: out.write((json.dumps(handle(json.loads(line)))+'\n').encode())
+    for line in sys.stdin.buffer:
+        out.write((json.dumps(handle(json.loads(line)))+'\n').encode())
+        out.flush()
 
 def _leave_with_parent(parent:int):
     "A worker whose caller was killed kills its own group, even while its main thread hangs in a kernel"

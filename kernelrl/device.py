@@ -41,21 +41,24 @@ def _uncomment(source:str)->str:
     "What the preprocessor sees of the directives: comments blank, continued lines joined, as many lines as before"
     return _LITERAL.sub(lambda m: re.sub(r'[^\n]',' ',m[0]) if m[0][0]=='/' else m[0], _join_lines(source))
 
-# %% ../nbs/03_device.ipynb #4ad24f62
+# %% ../nbs/03_device.ipynb #834c2927
 def prepare_source(
     source:str # CUDA C++ as written
 )->tuple[str,tuple[Finding,...]]: # What is compiled, and a note for each change; CompileError for an include that is refused
     "Take out host headers, refuse unknown ones"
-    if re.search(r'\?\?=|%:|__has_include|__has_embed|#\s*embed|#\s*include_next|#\s*import|_Pragma|\.incbin', source): raise CompileError(Finding('include_refused', 'digraphs, trigraphs, __has_include, #embed, #import and _Pragma are not read; write plain #include lines'))
+    joined = _join_lines(source)
+    if odd := re.search(r'[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)', source): raise CompileError(Finding('compile_error', f'the source contains the control character {odd[0]!r}', line=source.count('\n', 0, odd.start())+1))
+    if re.search(r'\?\?[=/]|%:|#\s*/\*|__has_include|__has_embed|#\s*embed|#\s*include_next|#\s*import|#\s*pragma\s+(GCC|clang)|_Pragma|\.incbin', joined): raise CompileError(Finding('include_refused', 'digraphs, trigraphs, __has_include, #embed, #import and _Pragma are not read; write plain #include lines'))
+    for m in re.finditer(r'#\s*include(?!\w)[ \t]*([^\n]*)', joined): # Also where it seems to stand in a comment: a compiler may see that otherwise
+        h,line = re.match(r'[<"]([^<>"]+)[>"]', m[1]),joined.count('\n', 0, m.start())+1
+        if not h: raise CompileError(Finding('include_refused', f'#include {m[1][:80]} is not a plain file name', line=line))
+        if h[1] not in HOST_ONLY and not (_DEVICE.fullmatch(h[1]) and '..' not in h[1]): raise CompileError(Finding('include_refused', f'#include <{h[1]}>: no such header for device code; include only CUDA device headers', line=line))
     notes,lines = [],source.split('\n')
     seen = _uncomment(source)
     for m in re.finditer(r'^[ \t]*#[ \t]*include\b[ \t]*(.*?)[ \t]*$', seen, re.M):
         line = seen.count('\n', 0, m.start())
-        h = re.fullmatch(r'[<"]([^<>"]+)[>"]\s*', m[1])
-        if not h: raise CompileError(Finding('include_refused', f'#include {m[1]} is not a plain file name', line=line+1))
-        name = h[1]
-        if _DEVICE.fullmatch(name) and '..' not in name: continue
-        if name not in HOST_ONLY: raise CompileError(Finding('include_refused', f'#include <{name}>: no such header for device code; include only CUDA device headers', line=line+1))
+        name = m[1].strip()[1:-1]
+        if name not in HOST_ONLY: continue
         lines[line] = ''
         notes.append(Finding('host_include', f'#include <{name}> was left out: it is for host code', line=line+1, severity='note'))
     return '\n'.join(lines), tuple(notes)

@@ -160,7 +160,7 @@ def dynamic_shared(
         at = m.end()
     return ''.join(out)+source[at:]
 
-# %% ../nbs/04_host.ipynb #caa174dd
+# %% ../nbs/04_host.ipynb #0fa724ca
 _ENTRY = '''extern "C" __attribute__((visibility("default"))) void krl_entry_{i}(void** krl_a) {{ ::krl::call(&{k}, krl_a); }}
 extern "C" __attribute__((visibility("default"))) int krl_size_{i}(int krl_i) {{ return krl_i < 0 ? ::krl::count(&{k}) : ::krl::size_of(&{k}, krl_i); }}
 '''
@@ -174,6 +174,8 @@ def kernels_of(
     "The kernels that a plan launches from one module, in order"
     return list(dict.fromkeys(s.kernel for s in plan.steps if isinstance(s, Launch) and s.module==module))
 
+_SAME = '#undef KRL_CHECK\n#undef __SANITIZE_THREAD__\n#ifdef __clang__\n#define __has_feature(x) 0\n#endif\n' # No source can tell the modes apart
+
 def host_source(
     source:str, # CUDA C++, host headers taken out
     kernels:list[str] # Name expressions
@@ -181,7 +183,7 @@ def host_source(
     "The text that is compiled"
     header = 'kernelrl_all.h' if _EXTRA.search(source) else 'kernelrl_host.h'
     tail = ''.join(_ENTRY.format(i=i, k=k) for i,k in enumerate(kernels))
-    return f'#include "{header}"\n#line 1 "kernel.cu"\n{dynamic_shared(source)}\n#line 1 "entries"\n{tail}{_TOUCH}'
+    return f'#include "{header}"\n{_SAME}#line 1 "kernel.cu"\n{dynamic_shared(source)}\n#line 1 "entries"\n{tail}{_TOUCH}'
 
 # %% ../nbs/04_host.ipynb #43ba972e
 class HostCompileError(CompileError):
@@ -447,16 +449,16 @@ class _Memory:
         self.maps.clear()
         shutil.rmtree(self.dir, ignore_errors=True)
 
-# %% ../nbs/04_host.ipynb #2586791d
-def _job(plan:Plan, binary:HostBinary, mem:_Memory, order:str, deadline:float, sample:int, poison:int)->str:
+# %% ../nbs/04_host.ipynb #6ee4416d
+def _job(plan:Plan, binary:HostBinary, mem:_Memory, order:str, deadline:float, sample:int, poison:int, dice:int)->str:
     "What the runner is told to do"
     size = sum(m.size for m in mem.maps)
     shadow = sum(m.size*4*max(1, 4//DTYPE_BYTES[b.dtype]) for m,b in zip(mem.maps, plan.buffers)) if binary.mode=='check' else 0
-    lines = [f'report {mem.dir}/report.json', f'progress {mem.dir}/progress', f'order {("forward","reverse","shuffle").index(order)}', f'sample {sample}', f'poison {poison}',
+    lines = [f'report {mem.dir}/report.json', f'progress {mem.dir}/progress', f'order {("forward","reverse","shuffle").index(order)}', f'sample {sample} {dice}', f'poison {poison}',
         f'limits {(2<<30)+2*size+2*shadow} {math.ceil(deadline)+2} {max([16<<20]+[m.size for m in mem.maps])}']
     lines += [f'library {so}' for so in binary.libraries]
     for i,(b,m) in enumerate(zip(plan.buffers, mem.maps)):
-        poisoned = b.role not in ('input','param')
+        poisoned = b.role not in ('input','param') and (2 if sample and len(plan.launches)>1 else 1)
         lines.append(f'buffer b{i} {m.size} {mem.place[i]} {b.nbytes} {DTYPE_BYTES[b.dtype]} {int(poisoned)} {mem.dir}/b{i}')
     ctype = {'float64':'double','float32':'float','float16':'half','bfloat16':'bfloat16','int64':'long','uint64':'unsigned long','int32':'int','uint32':'unsigned int','int16':'short','uint16':'unsigned short','int8':'char','uint8':'unsigned char','bool':'bool'}
     for s in plan.steps:
@@ -617,7 +619,7 @@ def _outcome(plan:Plan, binary:HostBinary, mem:_Memory, code:int|None, text:str,
     first = next((f for f in found if f.severity=='error'), None)
     return status, report['message'] or (first.message if first else ''), tuple(found), _traffic(report, plan, tables) if status=='ok' else ()
 
-# %% ../nbs/04_host.ipynb #bd32e4ac
+# %% ../nbs/04_host.ipynb #c175edde
 def run_host(
     binary:HostBinary, # From compile_host
     plan:Plan, # The same plan
@@ -626,7 +628,8 @@ def run_host(
     order:str='forward', # Order of the threads of a block: forward, reverse or shuffle
     deadline:float=10., # Seconds until it is killed
     sample_blocks:int|None=None, # Count only so many blocks of each launch (outputs are then meaningless)
-    poison:int=0xff # The byte that outputs and scratch are filled with before the run
+    poison:int=0xff, # The byte that outputs and scratch are filled with before the run
+    dice:int=0 # Which blocks `sample_blocks` takes; 0: the middle of each stretch of the grid
 )->tuple[HostRun,list[np.ndarray]]: # What happened, and the raw outputs in plan.outputs order
     "Run a compiled plan in a process of its own"
     if mode not in (None, binary.mode): raise KernelRLError(f'this plan was compiled for mode {binary.mode!r}; compile it again for {mode!r}')
@@ -638,7 +641,7 @@ def run_host(
     mem = _Memory(plan, inputs, bool(sample_blocks))
     try:
         (mem.dir/'progress').write_bytes(bytes(4096))
-        (mem.dir/'job').write_text(_job(plan, binary, mem, order, deadline, sample_blocks or 0, poison))
+        (mem.dir/'job').write_text(_job(plan, binary, mem, order, deadline, sample_blocks or 0, poison, dice))
         code,text = _start(binary, mem, deadline)
         step = int(np.frombuffer((mem.dir/'progress').read_bytes()[:4], np.int32)[0])
         status,message,found,traffic = _outcome(plan, binary, mem, code, text, step, deadline, not sample_blocks)

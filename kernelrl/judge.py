@@ -6,7 +6,7 @@
 __all__ = ['JUDGE', 'GATES', 'Stop', 'Job', 'gate_trace', 'gate_compile', 'gate_correct', 'worst', 'gate_sanitize', 'gate_time',
            'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge']
 
-# %% ../nbs/07_judge.ipynb #7b7f3c5c
+# %% ../nbs/07_judge.ipynb #b9bb2d10
 import datetime, os, secrets, threading, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from .core import Finding, KernelRLError, digest
 from .device import cuda_available, cuda_device
 from .program import Plan, Program
 from .task import Signature, Task
-from .trace import TraceRefused, trace
+from .trace import TraceRefused
 from .verdict import Store, Verdict, load_verdicts, read_verdicts, status_of
 from .verify import PROTOCOLS, Check, Protocol, checks, run_checks
 
@@ -48,13 +48,12 @@ class Job:
         for f in found:
             if (f.kind,f.kernel) not in {(g.kind,g.kernel) for g in self.findings}: self.findings.append(f)
 
-# %% ../nbs/07_judge.ipynb #f567a781
+# %% ../nbs/07_judge.ipynb #0dd7e9a0
 def gate_trace(bench, job:Job):
     "Run the program's Python once for each shape"
     for shape in range(len(job.task.shapes)):
         sig = bench.once(('signature',job.task.id,shape), lambda: Signature.from_dict(bench.ask(job.task, {'op':'signature','shape':shape})['signature']))
-        try:
-            with bench.tracers.take() as w: job.plans[shape] = trace(job.program, sig, worker=w)
+        try: job.plans[shape] = bench.trace(job.program, sig)
         except TraceRefused as e: raise Stop('trace', e.finding) from None
     job.note(job.plans[0].notes)
 
@@ -160,7 +159,7 @@ class Judge:
         self.stopping.set()
         if self._bench: self._bench.close()
 
-# %% ../nbs/07_judge.ipynb #0a3a8c6f
+# %% ../nbs/07_judge.ipynb #2602b06c
 def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     "Take one program through the gates, or take its verdict from the store"
     if j.kind=='replay': return _replayed(j, task, program)
@@ -170,7 +169,7 @@ def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     job,status,gate,reason = Job(task, program),'ok','time',None
     try: _through_the_gates(j, job)
     except Stop as e: status,gate,reason = e.status or status_of(e.reason.kind, e.gate),e.gate,e.reason
-    except Infra as e: status,gate,reason = 'infra',next(iter(reversed(job.seconds)), 'trace'),Finding('infra', str(e)[:500])
+    except Exception as e: status,gate,reason = 'infra',next(iter(reversed(job.seconds)), 'trace'),Finding('infra', (str(e) if isinstance(e, (Infra,KernelRLError)) else f'{type(e).__name__}: {e}')[:500])
     v = replace(_verdict(j, job, status, gate, reason), key=key)
     if v.status!='infra': j.store.add(key, v)
     return v

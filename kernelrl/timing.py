@@ -216,7 +216,7 @@ def narrow(
     _,lo,hi = median_interval(rounds(np.array(a), np.array(b)))
     return (hi-lo)/2<=target
 
-# %% ../nbs/06_timing.ipynb #2d77943f
+# %% ../nbs/06_timing.ipynb #dc0ad359
 def bench(
     run_a:Callable, # The candidate, as `clock` likes it
     run_b:Callable, # The baseline
@@ -227,14 +227,15 @@ def bench(
     cap_s:float=10., # Seconds after which no round is begun, beyond the first six
     now:Callable=time.monotonic, # Seconds
     seed:int=0, # For the order
-    warmup:int=2 # Runs of each that are not counted
+    warmup:int=2, # Runs of each that are not counted
+    res:float|None=None # The clock's resolution where it is known; measured if not
 )->Bench:
     "Time two kernels against one another in this process"
     start = now()
     times:dict[str,list[float]] = {'A':[], 'B':[]}
     run = {'A':run_a, 'B':run_b}
     for who in 'AB'*warmup: clock(run[who])
-    res,order,stopped = resolution(clock),abba(max(samples,6), np.random.default_rng(seed)),'rounds'
+    res,order,stopped = resolution(clock) if res is None else res,abba(max(samples,6), np.random.default_rng(seed)),'rounds'
     for i in range(0, len(order), 4):
         if i>=24 and now()-start>cap_s: stopped = 'time'; break
         for who in order[i:i+4]: times[who].append(clock(run[who]))

@@ -41,8 +41,8 @@ struct Step { int fill = -1; std::string pattern; Launch launch; };
 static std::vector<Step> steps;
 static int report_fd = -1, order, current_step;
 static volatile int* progress;                   // the step that runs, for whoever has to kill us
-static uint64_t sample_blocks;
-static bool sandboxed, zero_poison;
+static uint64_t sample_blocks, sample_dice;
+static bool sandboxed;
 static int poison_byte = 0xff;      // what outputs and scratch are filled with before a run
 static size_t memory_limit = 8ull << 30, file_limit = 1 << 20;
 static unsigned cpu_limit = 60;
@@ -215,13 +215,15 @@ static void read_job(const char* path) {
         else if (word == "limits") line >> memory_limit >> cpu_limit >> file_limit;
         else if (word == "order") line >> order;
         else if (word == "poison") line >> poison_byte;
-        else if (word == "sample") { line >> sample_blocks; zero_poison = sample_blocks; }
+        else if (word == "sample") line >> sample_blocks >> sample_dice;
         else if (word == "library") { Library l{}; line >> l.path; libraries.push_back(l); }
         else if (word == "buffer") {
             Buffer b{};
             std::string file;
             size_t offset;
-            line >> b.name >> b.mapped >> offset >> b.size >> b.elem >> b.poisoned >> file;
+            int poisoned;                  // 2: zeros, since a kernel may follow what blocks that are not run would have written
+            line >> b.name >> b.mapped >> offset >> b.size >> b.elem >> poisoned >> file;
+            b.poisoned = poisoned; b.zeros = poisoned == 2;
             map_buffer(b, file, offset);
             buffers.push_back(b);
         }
@@ -307,14 +309,14 @@ int main(int argc, char** argv) {
     set_up_arena();
     set_limits();
     catch_signals();
-    for (Buffer& b : buffers) if (b.poisoned) memset(b.data, zero_poison ? 0 : poison_byte, b.size);
+    for (Buffer& b : buffers) if (b.poisoned) memset(b.data, b.zeros ? 0 : poison_byte, b.size);
     sandboxed = allow_calls(true);
     load_libraries();
     sandboxed = sandboxed && allow_calls(false);
     for (Step& s : steps) {
         if (progress) *progress = current_step;
         if (s.fill >= 0) fill(s);
-        else run_launch(s.launch, order, sample_blocks);
+        else run_launch(s.launch, order, sample_blocks, sample_dice);
         current_step++;
     }
     leave("ok", "");

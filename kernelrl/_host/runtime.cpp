@@ -329,7 +329,7 @@ void set_up_arena() {
     mprotect(stacks - GAP, GAP, PROT_NONE);
 }
 
-void run_launch(Launch& l, int thread_order, uint64_t sample_blocks) {
+void run_launch(Launch& l, int thread_order, uint64_t sample_blocks, uint64_t sample_dice) {
     launch = &l;
     order = thread_order;
     dice.seed(1);
@@ -364,8 +364,10 @@ void run_launch(Launch& l, int thread_order, uint64_t sample_blocks) {
 #ifdef KRL_CHECK
     check_launch(l, blocks, count);
 #endif
+    std::mt19937_64 pick(sample_dice);               // of each stretch of the grid one block, which no kernel can know
     for (uint64_t i = 0; i < count; i++) {
-        block_number = count == blocks ? i : (2 * i + 1) * blocks / (2 * count);
+        uint64_t from = i * blocks / count, to = (i + 1) * blocks / count;
+        block_number = count == blocks ? i : sample_dice ? from + pick() % (to - from) : (from + to) / 2;
         blockIdx = {unsigned(block_number % g.x), unsigned(block_number / g.x % g.y), unsigned(block_number / g.x / g.y)};
         run_block();
     }

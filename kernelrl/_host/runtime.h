@@ -41,7 +41,7 @@ struct Buffer {
     char *base, *data;             // the file's mapping, and the array in it: what lies between is guard
     size_t mapped, size;
     int elem;
-    bool poisoned;                 // holds no value yet
+    bool poisoned, zeros;          // holds no value yet; is filled with zeros then
     uintptr_t lo() const { return (uintptr_t)data; }
     uintptr_t hi() const { return (uintptr_t)data + size; }
 };
@@ -77,7 +77,7 @@ extern char *arena, *arena_end;    // launch arguments, dynamic shared memory, f
 extern char* stacks;               // where the stacks begin
 
 
-void run_launch(Launch& l, int order, uint64_t sample_blocks);
+void run_launch(Launch& l, int order, uint64_t sample_blocks, uint64_t sample_dice);
 void report(Fact f);               // adds it, or counts it when the same was seen at the same place
 [[noreturn]] void leave(const char* status, const std::string& message);   // write the report and end the process
 void set_up_arena();

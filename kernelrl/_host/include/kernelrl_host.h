@@ -106,10 +106,8 @@ template<class... A> KRL_INLINE void call(void (*f)(A...), void** a) { call(f, a
 template<class... A> constexpr int count(void (*)(A...)) { return sizeof...(A); }
 template<class... A> int size_of(void (*)(A...), int i) { const int sizes[] = {(int)sizeof(A)..., 0}; return sizes[i]; }
 }
-#ifdef KRL_CHECK
 #define memcpy(d, s, n) ::krl::copy(d, s, n)
 #define memset(d, v, n) ::krl::fill(d, v, n)
-#endif
 KRL_INLINE size_t __cvta_generic_to_shared(const void* p) { return krl::smem_address(p); }
 
 #define printf krl_printf
