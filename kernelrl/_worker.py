@@ -95,6 +95,7 @@ def serve(handle, setup=None):
     for line in sys.stdin.buffer:
         out.write((json.dumps(handle(json.loads(line)))+'\n').encode())
         out.flush()
+    os._exit(0) # The caller has gone; taking torch and CUDA down in good order takes seconds
 
 def _leave_with_parent(parent:int):
     "A worker whose caller was killed kills its own group, even while its main thread hangs in a kernel"

@@ -29,7 +29,7 @@ class Judging:
         from kernelrl.judge import Judge
         return Judge(self.device, self.protocol, self.store, self.jobs, self.gpu, secret=self.secret)
 
-# %% ../nbs/20_cli.ipynb #f8ecdb9c
+# %% ../nbs/20_cli.ipynb #aff820ff
 @dataclass
 class CukeBuild:
     "Judge programs and keep those that are at least twice as fast as PyTorch (lower end of the interval)"
@@ -50,6 +50,7 @@ class CukeBuild:
         if recorded: print(_measured(recorded, self.at_least))
         print(f'\nWritten to {self.out}: cuke.parquet (the kept programs), table.md, verdicts.jsonl, build.json')
 
+# %% ../nbs/20_cli.ipynb #c2c7e099
 def _recorded()->dict:
     "Verdicts measured on a GPU that come with the repository, where there are any"
     from kernelrl.judge import shipped_verdicts
@@ -158,12 +159,13 @@ class Doctor:
         print(f'headers:    {len(include_dirs())} folders with CUDA device headers')
         print(f'host C++:   {host}')
 
-# %% ../nbs/20_cli.ipynb #6455c6ee
+# %% ../nbs/20_cli.ipynb #4e749647
 def _parser():
     "All commands as one type, for tyro"
     from tyro.conf import subcommand as sub
     cuke = Annotated[CukeBuild, sub('cuke build', description=CukeBuild.__doc__)]
-    return Union[cuke, *(Annotated[c, sub(n, description=c.__doc__)] for n,c in (('judge',JudgeFile),('audit',Audit),('tasks',Tasks),('store prune',StorePrune), ('store export',StoreExport),('doctor',Doctor)))]
+    from kernelrl.sweep import SweepRun
+    return Union[cuke, *(Annotated[c, sub(n, description=c.__doc__)] for n,c in (('judge',JudgeFile),('audit',Audit),('tasks',Tasks),('store prune',StorePrune), ('store export',StoreExport),('sweep',SweepRun), ('doctor',Doctor)))]
 
 def main(argv:list[str]|None=None):
     "The `kernelrl` command"
@@ -173,4 +175,4 @@ def main(argv:list[str]|None=None):
     command = tyro.cli(_parser(), args=argv, prog='kernelrl', description='A lab for teaching models to write fast CUDA kernels', config=(tyro.conf.OmitArgPrefixes,))
     try: command.run()
     except KernelRLError as e: sys.exit(f'kernelrl: {e}')
-    except KeyboardInterrupt: sys.exit('kernelrl: interrupted; what was judged so far is in the store')
+    except KeyboardInterrupt: sys.exit('kernelrl: interrupted; what is done is kept, the same command goes on')

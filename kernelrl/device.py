@@ -16,7 +16,7 @@ from typing import Any, Iterable
 from .core import Finding, KernelRLError, Record, digest
 from .program import CTYPES, DTYPE_BYTES, Arg, Buffer, Fill, Launch, Module, Plan, pack_scalar
 
-# %% ../nbs/03_device.ipynb #15b6a4d5
+# %% ../nbs/03_device.ipynb #220ee314
 HOST_ONLY = {'cuda_runtime.h','cuda_runtime_api.h','cuda.h','device_launch_parameters.h','stdio.h','stdlib.h','cstdio','cstdlib','iostream','vector','string','algorithm','chrono','assert.h','cassert','math.h','cmath',
     'stdint.h','cstdint','stddef.h','cstddef','string.h','cstring','limits.h','climits','float.h','cfloat','limits','type_traits','utility','memory','functional','torch/extension.h','torch/types.h','torch/torch.h',
     'ATen/ATen.h','ATen/cuda/CUDAContext.h','c10/cuda/CUDAException.h','c10/cuda/CUDAStream.h','c10/cuda/CUDAGuard.h','cub/cub.cuh','crt/host_defines.h','host_defines.h','vector_types.h','vector_functions.h','cuda_device_runtime_api.h','helper_cuda.h'}
@@ -31,11 +31,16 @@ class CompileError(Exception):
     "A source does not compile; `finding` holds the first error and `log` all of them"
     def __init__(self, finding:Finding, log:str=''): super().__init__(repr(finding)); self.finding,self.log = finding,log
 
-_LITERAL = re.compile(r'''\b(?:u8|[uUL])?R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|//[^\n]*|/\*.*?(?:\*/|\Z)''', re.S)
+_LITERAL = re.compile(r'''\b(?:u8|[uUL])?R"([^()\s\\]{0,16})\(.*?(?:\)\1"|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|//[^\n]*|/\*.*?(?:\*/|\Z)''', re.S)
 
 def _join_lines(source:str)->str:
     "Join lines that end in a backslash; empty lines keep the count"
-    return re.sub(r'(?:[^\n]*\\[ \t]*\n)+[^\n]*', lambda m: re.sub(r'\\[ \t]*\n', '', m[0])+'\n'*m[0].count('\n'), source)
+    out,held = [],[]
+    for l in source.split('\n'):
+        body = l.rstrip(' \t\r')
+        if body.endswith('\\'): held.append(body[:-1]); continue
+        out.append(''.join(held)+l+'\n'*len(held)); held = []
+    return '\n'.join(out+held)
 
 def _uncomment(source:str)->str:
     "What the preprocessor sees of the directives: comments blank, continued lines joined, as many lines as before"

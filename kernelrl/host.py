@@ -8,11 +8,12 @@ __all__ = ['HERE', 'MODES', 'PAGE', 'LIMITS', 'Compiler', 'find_compiler', 'tool
            'shared_names', 'static_shared', 'compile_host', 'LineTraffic', 'LaunchTraffic', 'HostRun', 'unique_sectors',
            'run_host']
 
-# %% ../nbs/04_host.ipynb #9db5b867
-import dataclasses, fcntl, functools, hashlib, json, math, os, re, resource, shutil, signal, struct, subprocess, sys, tempfile, time
+# %% ../nbs/04_host.ipynb #87fd4414
+import bisect, dataclasses, fcntl, functools, hashlib, json, math, os, re, resource, shutil, signal, struct, subprocess, sys, tempfile, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Iterator
 import numpy as np
 import kernelrl
 from .core import Finding, KernelRLError, Record, atomic_write, cache_dir
@@ -121,43 +122,56 @@ def toolkit(
         finally: shutil.rmtree(new, ignore_errors=True)
     return done
 
-# %% ../nbs/04_host.ipynb #a96a8460
-_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
-_EXTERN = re.compile(r'\bextern\b[^;{}]*\b__shared__\b[^;{}]*;|\b__shared__\b[^;{}]*\bextern\b[^;{}]*;')
-_ALIGN = re.compile(r'__align__\s*\([^()]*\)|alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\)|__attribute__\s*\(\(.*?\)\)\s*\)?')
+# %% ../nbs/04_host.ipynb #25715aed
+_TEXT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
+_ALIGN = re.compile(r'__align__\s*\([^()]*\)|alignas\s*\([^()]{0,99}(?:\([^()]{0,99}\)[^()]{0,99})?\)|__attribute__\s*\(\(.{0,99}?\)\)\s*\)?')
 
 def _code_only(source:str)->str:
     "Blank out comments and strings; every character stays where it is"
     return _TEXT.sub(lambda m: re.sub(r'[^\n]', ' ', m[0]), source)
 
-def _in_function(code:str, at:int)->bool:
-    "Is this place inside a function body (and not at file or namespace level)?"
+def _functions(code:str)->tuple[list[int],list[bool]]: # Where braces stand, and whether what follows lies inside a function
+    "Function bodies (and not file or namespace level), in one pass over the text"
+    places,inside = [0],[False]
     open_:list[bool] = []
-    for m in re.finditer(r'[{}]', code[:at]):
-        if m[0]=='}': open_ = open_[:-1]
-        else: open_.append(not re.search(r'(\bnamespace\b[\w\s:]*|\bextern\s*)$', re.split(r'[;{}]', code[:m.start()])[-1]))
-    return any(open_)
+    last = 0
+    depth = 0 # Function bodies that are open
+    for m in re.finditer(r'[{};]', code):
+        if m[0]=='{':
+            open_.append(not re.search(r'(\bnamespace\b[\w\s:]*|\bextern\s*)$', code[max(last, m.start()-200):m.start()]))
+            depth += open_[-1]
+        if m[0]=='}' and open_: depth -= open_.pop()
+        if m[0]!=';': places.append(m.end()); inside.append(depth>0)
+        last = m.end()
+    return places,inside
+
+def _shared_statements(code:str)->Iterator[tuple[int,int]]: # Start and end
+    "The declarations with both `extern` and `__shared__`"
+    for m in re.finditer(r'[^;{}]+', code):
+        first = re.search(r'\b(extern|__shared__)\b', m[0])
+        if first and code[m.end():m.end()+1]==';' and len(m[0])-first.start()<2000 and {'extern','__shared__'}<=set(re.findall(r'\b(?:extern|__shared__)\b', m[0])): yield m.start()+first.start(),m.end()+1
 
 def dynamic_shared(
     source:str # CUDA C++
 )->str: # With as many lines
     "Give `extern __shared__` arrays an address"
     source = re.sub(r'\bstatic(\s+)__shared__|\b__shared__(\s+)static\b', lambda m: f'__shared__{m[1] or m[2]}', source)
-    source = re.sub(r'\b__shared__(\s+)(alignas\s*\([^()]*\))', r'\2\1__shared__', source) # C++ wants alignas first
+    source = re.sub(r'\b__shared__(\s+)(alignas\s*\([^()]{0,99}\))', r'\2\1__shared__', source) # C++ wants alignas first
     code = _code_only(source)
-    def point(m):
-        words = re.sub(r'\b(extern|__shared__)\b', ' ', _ALIGN.sub(' ', m[0]))
-        d = re.fullmatch(r'\s*(.*?)\s*\b(\w+)\s*\[\s*\](.*);', words, re.S)
-        if not d: return source[m.start():m.end()]
+    places,inside = _functions(code)
+    def point(start:int, end:int)->str:
+        words = re.sub(r'\b(extern|__shared__)\b', ' ', _ALIGN.sub(' ', code[start:end]))
+        d = re.fullmatch(r'\s*(.*?)\s*\b(\w+)\s*\[\s*\](.*);', ' '.join(words.split()))
+        if not d: return source[start:end]
         t,name,rest = d[1],d[2],d[3].strip()
-        if not _in_function(code, m.start()): new = f'static ::krl::DynamicShared<{t}> {name};'
+        if not inside[bisect.bisect_right(places, start)-1]: new = f'static ::krl::DynamicShared<{t}> {name};'
         elif rest: new = f'{t} (*{name}){rest} = ({t} (*){rest})krl_dynamic_shared;'
         else: new = f'{t}* {name} = ({t}*)krl_dynamic_shared;'
-        return new+'\n'*m[0].count('\n')
+        return new+'\n'*code.count('\n', start, end)
     out,at = [],0
-    for m in _EXTERN.finditer(code):
-        out += [source[at:m.start()], point(m)]
-        at = m.end()
+    for start,end in _shared_statements(code):
+        out += [source[at:start], point(start, end)]
+        at = end
     return ''.join(out)+source[at:]
 
 # %% ../nbs/04_host.ipynb #0fa724ca
@@ -468,13 +482,16 @@ def _job(plan:Plan, binary:HostBinary, mem:_Memory, order:str, deadline:float, s
         lines += [f'pointer {a.buffer} {a.offset}' if a.buffer is not None else f'value {pack_scalar(a.ctype, a.value or 0).hex()}' for a in s.args]
     return '\n'.join(lines)+'\n'
 
-# %% ../nbs/04_host.ipynb #9d7fe267
-def _start(binary:HostBinary, mem:_Memory, deadline:float)->tuple[int|None,str]: # Exit status (None: killed), report
+# %% ../nbs/04_host.ipynb #25346c5a
+def _start(binary:HostBinary, mem:_Memory, deadline:float, stop:threading.Event|None)->tuple[int|None,str]: # Exit status (None: killed), report
     "Run the runner until it ends or its time is up"
     env = {'PATH':os.environ.get('PATH',''), 'LC_ALL':'C'}
     p = subprocess.Popen([f'{binary.toolkit}/runner', f'{mem.dir}/job', str(os.getpid())], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=env, cwd=mem.dir)
-    try: code = p.wait(timeout=deadline)
-    except subprocess.TimeoutExpired: code = None
+    code,end = None,time.monotonic()+deadline
+    try:
+        while code is None and time.monotonic()<end and not (stop and stop.is_set()):
+            try: code = p.wait(timeout=max(0., min(.25, end-time.monotonic())))
+            except subprocess.TimeoutExpired: continue
     finally:
         if p.poll() is None: os.killpg(p.pid, signal.SIGKILL); p.wait()
     report = mem.dir/'report.json'
@@ -619,7 +636,7 @@ def _outcome(plan:Plan, binary:HostBinary, mem:_Memory, code:int|None, text:str,
     first = next((f for f in found if f.severity=='error'), None)
     return status, report['message'] or (first.message if first else ''), tuple(found), _traffic(report, plan, tables) if status=='ok' else ()
 
-# %% ../nbs/04_host.ipynb #c175edde
+# %% ../nbs/04_host.ipynb #a4555db4
 def run_host(
     binary:HostBinary, # From compile_host
     plan:Plan, # The same plan
@@ -629,6 +646,7 @@ def run_host(
     deadline:float=10., # Seconds until it is killed
     sample_blocks:int|None=None, # Count only so many blocks of each launch (outputs are then meaningless)
     poison:int=0xff, # The byte that outputs and scratch are filled with before the run
+    stop:threading.Event|None=None, # Set it to end the run early
     dice:int=0 # Which blocks `sample_blocks` takes; 0: the middle of each stretch of the grid
 )->tuple[HostRun,list[np.ndarray]]: # What happened, and the raw outputs in plan.outputs order
     "Run a compiled plan in a process of its own"
@@ -642,7 +660,7 @@ def run_host(
     try:
         (mem.dir/'progress').write_bytes(bytes(4096))
         (mem.dir/'job').write_text(_job(plan, binary, mem, order, deadline, sample_blocks or 0, poison, dice))
-        code,text = _start(binary, mem, deadline)
+        code,text = _start(binary, mem, deadline, stop)
         step = int(np.frombuffer((mem.dir/'progress').read_bytes()[:4], np.int32)[0])
         status,message,found,traffic = _outcome(plan, binary, mem, code, text, step, deadline, not sample_blocks)
         outputs = [] if sample_blocks else [_typed(mem.data(i).copy(), plan.buffers[i]) for i in plan.outputs]

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['JUDGE', 'GATES', 'Stop', 'Job', 'gate_trace', 'gate_compile', 'gate_correct', 'worst', 'gate_sanitize', 'gate_time',
-           'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge']
+           'Judge', 'judge_one', 'shipped_verdicts', 'judge_many', 'judge_all', 'preflight', 'judge']
 
-# %% ../nbs/07_judge.ipynb #b9bb2d10
+# %% ../nbs/07_judge.ipynb #bb7c0cb8
 import datetime, os, secrets, threading, time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 from ._bench import Bench, CudaBench, Failed, HostBench
 from ._pools import Infra
 from ._progress import Progress
@@ -159,10 +159,11 @@ class Judge:
         self.stopping.set()
         if self._bench: self._bench.close()
 
-# %% ../nbs/07_judge.ipynb #2602b06c
+# %% ../nbs/07_judge.ipynb #29998428
 def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     "Take one program through the gates, or take its verdict from the store"
     if j.kind=='replay': return _replayed(j, task, program)
+    if j.stopping.is_set(): raise KernelRLError('this judge was closed; open another one')
     key = j.key(task, program)
     old = j.store.verdict(key)
     if old: return replace(old, task=task.name, program=program.name)
@@ -226,6 +227,28 @@ def judge_many(
     finally:
         bar.close()
         pool.shutdown(wait=True, cancel_futures=True)
+
+# %% ../nbs/07_judge.ipynb #ea13735e
+def judge_all(
+    j:Judge,
+    pairs:list[tuple[Task,Program]], # What to judge; the same pair may stand there many times
+    progress:bool=False # Show how far it is
+)->list[Verdict]: # One for each pair, in the same order
+    "Judge a batch; equal programs once"
+    unique = {(t.id,p.id):(t,p) for t,p in pairs}
+    got = {(v.task_id,v.program_id):v for v in judge_many(j, list(unique.values()), progress)}
+    return [got[t.id,p.id] for t,p in pairs]
+
+def preflight(
+    judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # What the training will ask
+    task:Task,
+    good:Program # Known to be right
+): # KernelRLError if the judge cannot tell it from a broken one
+    "Refuse to train when the judge is broken: a right program must pass, the same without its kernel's body must not"
+    prefix,_,suffix = good.cut()
+    right,wrong = judging([(task,good), (task,Program(prefix+suffix))])
+    if not right.ok: raise KernelRLError(f'preflight: the judge says {right.status} of a program that is right ({right.reason}); mend that before training')
+    if wrong.ok or wrong.status in ('infra','unsupported'): raise KernelRLError(f'preflight: the judge says {wrong.status} of a kernel without a body; mend that before training')
 
 # %% ../nbs/07_judge.ipynb #58e792f4
 _open:dict[tuple,Judge] = {}

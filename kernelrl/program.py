@@ -220,7 +220,7 @@ def _split_args(text:str)->list[str]:
         else: cur += c
     return out+[cur.strip()] if cur.strip() else out
 
-# %% ../nbs/02_program.ipynb #0f84cdae
+# %% ../nbs/02_program.ipynb #ed7dd4ad
 class ArgError(ValueError):
     "A launch argument does not fit its parameter; `kind` names the reason"
     def __init__(self, kind:str, message:str): super().__init__(message); self.kind = kind
@@ -238,7 +238,10 @@ def check_scalar(
     if ct not in CTYPES: raise ArgError('arg_type', f'is passed by value but the parameter has type {ct}, which this judge cannot pass; use a pointer or plain scalars')
     want = CTYPES[ct][1]
     if dtype and DTYPE_BYTES[dtype]!=DTYPE_BYTES[want]: raise ArgError('arg_type', f'is a {dtype} scalar but the parameter is {ct}; pass a {want} scalar')
-    if want in ('float16','float32','float64','bfloat16'): return float(v)
+    if want in ('float16','float32','float64','bfloat16'):
+        try: pack_scalar(ct, float(v))
+        except OverflowError: raise ArgError('arg_range', f'is {v!r}, which does not fit into {ct}; pass an infinity if that is meant') from None
+        return float(v)
     if isinstance(v, float): raise ArgError('arg_type', f'is the float {v!r} but the parameter is {ct}; pass an int, or declare the parameter float')
     if want=='bool': return bool(v)
     lo,hi = _int_range(ct)
@@ -286,7 +289,7 @@ def cuda_strings(
         for quote in re.finditer(rb'\A[a-zA-Z]*("""|\'\'\'|"|\')', data[a:b]): out.append((a+quote.end(), b-len(quote[1])))
     return out
 
-# %% ../nbs/02_program.ipynb #2aee376f
+# %% ../nbs/02_program.ipynb #d0bd658b
 @dataclass(frozen=True)
 class Program(Record):
     "The text of a candidate"
@@ -294,6 +297,7 @@ class Program(Record):
     name:str = '' # For tables; not part of its identity
     format:str = '' # cupy or load_inline; found out from the text if left empty
     def __post_init__(self):
+        object.__setattr__(self, 'text', self.text.encode(errors='replace').decode()) # A half of a surrogate pair is no text
         if not self.format: object.__setattr__(self, 'format', 'load_inline' if re.search(r'\bload_inline\s*\(', self.text) else 'cupy')
     @property
     def id(self)->str: return digest('program', self.format, self.text)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAX_BYTES', 'MAX_STEPS', 'MAX_SOURCE', 'LIMITS', 'NAME', 'Refusal', 'Recorder', 'Dtype', 'TypedFloat', 'TypedInt',
-           'dtype_of', 'Array', 'RawKernel', 'RawModule', 'Namespace', 'numpy_stand_in', 'cupy_stand_in', 'trace_here',
-           'check_plan', 'TraceRefused', 'trace']
+           'dtype_of', 'Array', 'RawKernel', 'RawModule', 'Namespace', 'numpy_stand_in', 'cupy_stand_in', 'environment',
+           'trace_here', 'check_plan', 'TraceRefused', 'trace']
 
 # %% ../nbs/02a_trace.ipynb #2e0a9aa6
 import ast, builtins, functools, itertools, json, math, re, string, textwrap, types
@@ -293,7 +293,7 @@ def cupy_stand_in()->Namespace: # Everything a program may use
         empty_like=_LIKE(None), zeros_like=_LIKE(0), ones_like=_LIKE(1), full_like=lambda x, fill_value, dtype=None, **k: _alloc(x.shape, dtype or x.dtype, fill_value),
         asarray=_same, ascontiguousarray=_same, bool_=_DTYPES['bool'], **_DTYPES, **{k:v for k,v in _MATH.items() if not callable(v)})
 
-# %% ../nbs/02a_trace.ipynb #ac216737
+# %% ../nbs/02a_trace.ipynb #aa8e1424
 _BUILTINS = '''abs all any bool bytes dict divmod enumerate filter float format frozenset hash int isinstance issubclass iter len list map max min next object pow range repr reversed round set slice
 sorted str sum tuple type zip property staticmethod classmethod super Exception ValueError TypeError KeyError IndexError AttributeError RuntimeError NotImplementedError AssertionError
 ZeroDivisionError OverflowError StopIteration ImportError ArithmeticError LookupError True False None NotImplemented Ellipsis __build_class__'''.split()
@@ -317,7 +317,7 @@ def _lint(tree:ast.AST):
             if _private(a) and not own: _T.rec.refuse('introspection', f'{line}: uses .{a}, which a program may not')
         if isinstance(n, ast.Name) and n.id in _NAMES and (n.id not in bound or n.id.startswith('__')): _T.rec.refuse(_NAMES[n.id], f'{line}: uses {n.id}, which a program may not')
         for i in binds(n):
-            if i.startswith('__') and i.endswith('__') and i not in _DUNDERS and not isinstance(n, ast.alias): _T.rec.refuse('introspection', f'{line}: defines {i}, which a program may not')
+            if i.startswith('__') and i.endswith('__') and i not in _DUNDERS and not (isinstance(n, ast.alias) and i==n.name): _T.rec.refuse('introspection', f'{line}: defines {i}, which a program may not')
 
 class _Formatter(string.Formatter):
     "What `str.format` does, without a way into what it formats"
@@ -350,21 +350,26 @@ def _getattr(o, name, *default):
         return do if isinstance(o, type) else functools.partial(do, o)
     return getattr(o, name, *default)
 
-# %% ../nbs/02a_trace.ipynb #2af7f5c2
+# %% ../nbs/02a_trace.ipynb #0863b516
 def _input(spec:Spec, role:str):
     if spec.value is not None: return spec.value
     return Array(_T.rec.allocate(spec.name, role, spec.shape, spec.dtype), spec.shape, Dtype(spec.dtype))
 
-def _run(program:Program, signature:Signature):
-    "Run the module and call `forward`; returns what it returned"
-    tree = ast.parse(program.text, '<program>')
+def environment(text:str|ast.Module, importer=_importer)->dict: # What the module defines
+    "Run a program's module with the short list of builtins"
+    tree = ast.parse(text, '<program>') if isinstance(text, str) else text
     _lint(tree)
     tree = ast.fix_missing_locations(_Guard().visit(tree))
     space = {k:getattr(builtins,k) for k in _BUILTINS if hasattr(builtins,k)}
-    space |= {'__import__':_importer, 'getattr':_getattr, 'hasattr':lambda o,n: _has(o,n), 'print':lambda *a,**k: None}
+    space |= {'__import__':importer, 'getattr':_getattr, 'hasattr':lambda o,n: _has(o,n), 'print':lambda *a,**k: None}
     env = {'__builtins__':space, '__name__':'program'}
     exec(compile(tree, '<program>', 'exec'), env)
-    forward = env.get('forward')
+    return env
+
+def _run(program:Program, signature:Signature):
+    "Run the module and call `forward`; returns what it returned"
+    if program.format!='cupy': _T.rec.refuse('load_inline', 'not a CuPy program; page inline reads these')
+    forward = environment(program.text).get('forward')
     if not callable(forward): _T.rec.refuse('no_forward', f'defines no function forward({", ".join(s.name for s in (*signature.inputs,*signature.params))})')
     inputs,params = [_input(s,'input') for s in signature.inputs],{s.name:_input(s,'param') for s in signature.params}
     _check_names(forward, signature)
@@ -382,7 +387,7 @@ def _check_names(forward, signature:Signature):
     missing = [s.name for s in signature.params if s.name not in names]
     if missing: _T.rec.refuse('forward_signature', f'forward({", ".join(names)}) has no parameter {", ".join(missing)}; parameters arrive by name: {", ".join(f"{s.name} {list(s.shape)}" for s in signature.params)}')
 
-# %% ../nbs/02a_trace.ipynb #5abdeab5
+# %% ../nbs/02a_trace.ipynb #23b44d88
 def _finish(result:Any, signature:Signature)->Plan:
     "Check what `forward` returned and make the Plan"
     rec,outs = _T.rec,list(result) if isinstance(result,(tuple,list)) else [result]
@@ -405,18 +410,17 @@ def _finish(result:Any, signature:Signature)->Plan:
 
 def _program_line(e:BaseException)->int|None:
     "The line of the program in which `e` was raised"
-    tb,line = e.__traceback__,None
-    while tb:
+    tb,line = e.__traceback__,getattr(e,'line',None) # A refusal inside a C++ wrapper knows its line
+    while tb and not hasattr(e,'line'):
         if tb.tb_frame.f_code.co_filename=='<program>': line = tb.tb_lineno
         tb = tb.tb_next
     return line
 
-def trace_here(program:Program, signature:Signature)->dict: # {'plan': ...} or {'refused': ...}, as plain data
+def trace_here(program:Program, signature:Signature, run=_run)->dict: # {'plan': ...} or {'refused': ...}, as plain data
     "Trace in this process: only for code that you trust, and inside the tracer's child"
-    if program.format!='cupy': return {'refused':Finding('load_inline', 'load_inline programs are not read yet; write the kernels as cp.RawKernel with a forward function').to_dict()}
     _T.rec,_T.cp,_T.np = Recorder(),cupy_stand_in(),numpy_stand_in()
     try:
-        plan = _finish(_run(program, signature), signature)
+        plan = _finish(run(program, signature), signature)
         if not _T.rec.refused: return {'plan':plan.to_dict()}
         found = Finding(_T.rec.refused.kind, str(_T.rec.refused), line=_program_line(_T.rec.refused))
     except Refusal as e: found = Finding((_T.rec.refused or e).kind, str(_T.rec.refused or e), line=_program_line(_T.rec.refused or e))
@@ -427,12 +431,13 @@ def trace_here(program:Program, signature:Signature)->dict: # {'plan': ...} or {
     if _T.rec.refused and found.kind!=_T.rec.refused.kind: found = Finding(_T.rec.refused.kind, str(_T.rec.refused), line=_program_line(_T.rec.refused))
     return {'refused':found.to_dict()}
 
-# %% ../nbs/02a_trace.ipynb #ac67153e
+# %% ../nbs/02a_trace.ipynb #148a2423
 def check_plan(plan:Plan, signature:Signature): # ValueError if anything is out of bounds
     "Check a Plan from an untrusted process against the task's signature"
     want = [(s.name,r,tuple(s.shape),s.dtype) for r,specs in (('input',signature.inputs),('param',signature.params)) for s in specs if s.value is None]
     have = [(b.name,b.role,tuple(b.shape),b.dtype) for b in plan.buffers if b.role in ('input','param')]
     if have!=want: raise ValueError('its inputs are not those of the task')
+    if not all(type(i) is int and 0<=i<len(plan.buffers) for i in plan.outputs) or not {b.role for b in plan.buffers}<={'input','param','output','scratch'}: raise ValueError('a buffer has no role')
     if [(tuple(plan.buffers[i].shape),plan.buffers[i].dtype,plan.buffers[i].role) for i in plan.outputs]!=[(tuple(s.shape),s.dtype,'output') for s in signature.outputs]: raise ValueError('its outputs are not those of the task')
     if len(set(plan.outputs))!=len(plan.outputs) or not all(b.dtype in DTYPE_BYTES and all(type(n) is int and n>=0 for n in b.shape) for b in plan.buffers): raise ValueError('a buffer is malformed')
     if sum(b.nbytes for b in plan.buffers)>MAX_BYTES or len(plan.steps)>MAX_STEPS or len(plan.buffers)>MAX_STEPS or not plan.launches: raise ValueError('it is too large, or launches nothing')
@@ -443,7 +448,11 @@ def check_plan(plan:Plan, signature:Signature): # ValueError if anything is out 
 
 def _check_fill(plan:Plan, s:Fill):
     if not (type(s.buffer) is int and 0<=s.buffer<len(plan.buffers)) or plan.buffers[s.buffer].role in ('input','param'): raise ValueError('a fill is out of bounds')
-    check_scalar(dtype_ctype(plan.buffers[s.buffer].dtype), s.value)
+    _check_number(dtype_ctype(plan.buffers[s.buffer].dtype), s.value)
+
+def _check_number(ct:str, v:Any):
+    if type(v) not in (bool,int,float): raise ValueError('a value is no number')
+    check_scalar(ct, v)
 
 def _check_launch(plan:Plan, s:Launch):
     if not (type(s.module) is int and 0<=s.module<len(plan.modules) and type(s.kernel) is str and NAME.fullmatch(s.kernel)): raise ValueError('a launch names no kernel')
@@ -451,9 +460,9 @@ def _check_launch(plan:Plan, s:Launch):
     if not (len(s.grid)==len(s.block)==3 and type(s.shared) is int) or not all(type(n) is int and 1<=n<=m for k in ('grid','block') for n,m in zip(getattr(s,k), LIMITS[k])) or math.prod(s.block)>1024 or not 0<=s.shared<=LIMITS['shared']: raise ValueError('a launch is outside the limits of the device')
     for a in s.args:
         if a.buffer is not None and not (type(a.buffer) is type(a.offset) is int and 0<=a.buffer<len(plan.buffers) and 0<=a.offset<=plan.buffers[a.buffer].nbytes and a.ctype.endswith('*')): raise ValueError('an argument points out of its buffer')
-        if a.buffer is None and not (a.ctype.endswith('*') and a.value==0): check_scalar(a.ctype, a.value if a.value is not None else 'nothing') # type: ignore[arg-type]
+        if a.buffer is None and not (a.ctype.endswith('*') and a.value==0): _check_number(a.ctype, a.value)
 
-# %% ../nbs/02a_trace.ipynb #ae5a9752
+# %% ../nbs/02a_trace.ipynb #bc7f8398
 class TraceRefused(Exception):
     "The trace refused a program; `finding` says why"
     def __init__(self, finding:Finding): super().__init__(repr(finding)); self.finding = finding
@@ -463,19 +472,20 @@ def trace(
     program:Program,
     signature:Signature, # Of the task, for one shape set
     deadline:float=10., # Seconds that the program's Python may take
-    worker=None # A `Worker` running the tracer; one is started and kept if none is given
+    worker=None, # A `Worker` running the tracer; one is started and kept if none is given
+    setting:Any=None # What the task gives a load_inline program besides (page `inline`)
 )->Plan: # TraceRefused if the program is refused
     "Run a program's Python once, in a closed process, and return what it allocates and launches"
     global _tracer
     from kernelrl._worker import Worker
     if len(program.text)>MAX_SOURCE: raise TraceRefused(Finding('source_too_large', f'the program has {len(program.text)} characters; at most {MAX_SOURCE} are read'))
     if worker is None: worker = _tracer = _tracer or Worker('kernelrl._tracer')
-    answer = worker.call({'program':program.to_dict(), 'signature':signature.to_dict(), 'deadline':deadline}, deadline+20)
+    answer = worker.call({'program':program.to_dict(), 'signature':signature.to_dict(), 'deadline':deadline, 'setting':setting and setting.to_dict()}, deadline+20)
     try:
         if 'refused' in answer: raise TraceRefused(_refusal(Finding.from_dict(answer['refused'])))
         plan = Plan.from_dict(answer['plan'])
         check_plan(plan, signature)
-    except (ValueError,TypeError,AttributeError,KeyError,OverflowError,RecursionError) as e: raise TraceRefused(Finding('malformed_plan', f'the trace gave a plan that cannot be: {str(e)[:200]}')) from None
+    except (ValueError,TypeError,AttributeError,LookupError,OverflowError,RecursionError) as e: raise TraceRefused(Finding('malformed_plan', f'the trace gave a plan that cannot be: {str(e)[:200]}')) from None
     return plan
 
 def _refusal(f:Finding)->Finding: # Data from a stranger, too
