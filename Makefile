@@ -25,7 +25,7 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest tests/test_shape.py
 	$(BIN)/nbdev_test --n_workers 2 --do_print --timing
-	$(BIN)/python -m pytest --ignore tests/test_shape.py
+	$(BIN)/python -m pytest -n 2 --ignore tests/test_shape.py
 
 lab: setup
 	cd nbs && ../$(BIN)/jupyter lab index.ipynb

@@ -65,10 +65,10 @@ class Bench:
                 f.set_exception(e)
         return f.result()
 
-    def trace(self, program:Program, sig:Signature)->Plan:
+    def trace(self, program:Program, sig:Signature, setting=None)->Plan:
         "What the program allocates and launches; `TraceRefused` if it does anything else"
         with self.tracers.take() as w:
-            try: return trace(program, sig, worker=w)
+            try: return trace(program, sig, worker=w, setting=setting)
             except (WorkerDied,WorkerTimeout) as e:
                 if self.tracers.stopped: raise Stopped() from None
                 raise Infra(f'the tracer ended: {e}') from None

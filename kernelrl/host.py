@@ -299,11 +299,13 @@ def static_shared(library:str|Path)->int: # Bytes
         rows = [f.read(size) for _ in range(n)]
     return max((struct.unpack('<Q',r[40:48])[0]-1 for r in rows if struct.unpack('<I',r[:4])[0]==7), default=0) # PT_TLS; one byte is ours
 
-# %% ../nbs/04_host.ipynb #4410ff20
+# %% ../nbs/04_host.ipynb #d54490bc
 def _prune(folder:Path, keep:int=4096):
     "Forget the kernels that were used longest ago"
-    libs = sorted(folder.glob('*.so'), key=lambda p: p.stat().st_mtime)
-    for p in libs[:-keep]:
+    def age(p:Path)->float: # One that another process has just forgotten is the oldest
+        try: return p.stat().st_mtime
+        except OSError: return 0.
+    for p in sorted(folder.glob('[!.]*.so'), key=age)[:-keep]:
         for q in (p, p.with_suffix('.json')): q.unlink(missing_ok=True)
 
 def _compile_module(module:Module, kernels:list[str], mode:str, kit:Path, folder:Path)->tuple[str,tuple[Finding,...]]:

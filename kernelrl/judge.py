@@ -48,12 +48,13 @@ class Job:
         for f in found:
             if (f.kind,f.kernel) not in {(g.kind,g.kernel) for g in self.findings}: self.findings.append(f)
 
-# %% ../nbs/07_judge.ipynb #0dd7e9a0
+# %% ../nbs/07_judge.ipynb #b4b4b5a2
 def gate_trace(bench, job:Job):
     "Run the program's Python once for each shape"
+    from kernelrl.inline import task_setting
     for shape in range(len(job.task.shapes)):
         sig = bench.once(('signature',job.task.id,shape), lambda: Signature.from_dict(bench.ask(job.task, {'op':'signature','shape':shape})['signature']))
-        try: job.plans[shape] = bench.trace(job.program, sig)
+        try: job.plans[shape] = bench.trace(job.program, sig, task_setting(job.task, shape) if job.program.format=='load_inline' else None)
         except TraceRefused as e: raise Stop('trace', e.finding) from None
     job.note(job.plans[0].notes)
 

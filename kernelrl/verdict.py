@@ -15,16 +15,16 @@ from .device import Device, Resources
 from .timing import Speedup, Timing
 from .verify import ErrorReport
 
-# %% ../nbs/06a_verdict.ipynb #b4abd3a2
+# %% ../nbs/06a_verdict.ipynb #f10f5345
 FORBIDDEN = set('''library_call import_refused file_access dynamic_code introspection reads_value host_compute host_data returns_input stream device_query device_global writes_input
 no_launch output_not_written output_alias include_refused option_refused malformed_plan'''.split())
-_LAUNCH = set('arg_type arg_range arg_count arg_dtype misaligned_argument non_contiguous launch_config no_such_kernel too_much_memory too_many_launches out_of_memory illegal_access misaligned device_assert launch_failure illegal_instruction crash deadlock divergent_barrier'.split())
+_LAUNCH = set('arg_type arg_range arg_count arg_dtype misaligned_argument non_contiguous launch_config no_such_kernel too_much_memory too_many_launches out_of_memory illegal_access misaligned device_assert launch_failure illegal_instruction crash deadlock divergent_barrier host_check'.split())
 
 def status_of(kind:str, gate:str)->str: # A status of the table
     "The status that a failure of this kind, at this gate, gives"
     if kind in FORBIDDEN: return 'forbidden'
     if 'timeout' in kind: return 'timeout'
-    if kind=='unsupported_on_host': return 'unsupported'
+    if kind in ('unsupported_on_host','inline_unreadable'): return 'unsupported'
     if kind=='faster_than_physics': return 'suspect'
     if gate in ('correct','sanitize','time'): return 'wrong'
     return 'launch' if kind in _LAUNCH or gate=='launch' else 'compile'
