@@ -2,7 +2,7 @@
 
     python benchmarks/host_rank.py        # writes data/benchmarks/host_rank.json
 """
-import datetime, json, sys
+import datetime, json
 from pathlib import Path
 import numpy as np
 from kernelrl.core import atomic_write, environment

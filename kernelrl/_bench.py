@@ -98,15 +98,26 @@ class Bench:
         def make():
             body = self.store.get('cubin', key)
             if body: return Cubin.from_json(body)
-            try: a = self.compilers.call({'module':module.to_dict(), 'names':sorted(names), 'arch':arch}, COMPILE_SECONDS)
-            except Infra as e:
-                if 'no answer' in str(e): raise Failed(Finding('compile_timeout', f'NVRTC did not finish in {COMPILE_SECONDS:g} s; the source needs too long to compile')) from None
-                raise Failed(Finding('compile_error', 'the compiler crashed on this source')) from None
+            a = self._ask_compiler({'module':module.to_dict(), 'names':sorted(names), 'arch':arch})
             if 'refused' in a: raise Failed(Finding.from_dict(a['refused']))
             cubin = Cubin.from_dict(a['cubin'])
             self.store.put('cubin', key, cubin.to_json().encode())
             return cubin
         return self.once(('cubin',key), make)
+
+    def _ask_compiler(self, request:dict)->dict:
+        "The program is to blame for a source that takes too long, or that ends two compilers; for anything else we are"
+        with self.compilers.take() as w:
+            for again in (False,True):
+                try: a = w.call(request, COMPILE_SECONDS)
+                except WorkerTimeout: raise Failed(Finding('compile_timeout', f'NVRTC did not finish in {COMPILE_SECONDS:g} s; the source needs too long to compile')) from None
+                except WorkerDied:
+                    if self.compilers.stopped: raise Stopped() from None
+                    if again: raise Failed(Finding('compile_error', 'the compiler crashed on this source, twice')) from None
+                    continue
+                if 'broken' in a: raise Infra(a['broken'])
+                return a
+        raise Infra('the compiler gave no answer')
 
     def must_move(self, task)->tuple[int,int]:
         "Bytes that any program must read and write; arrays that are only gathered from need not be read whole"
@@ -164,7 +175,7 @@ def nvrtc_version_cheap()->str:
 
 class CudaBench(Bench):
     "The GPU: launchers own a context each, and take turns on the device"
-    kind = 'cuda'
+    kind,source = 'cuda','measured'
     RUN_SECONDS = 10. # A run of a candidate on one check
     def __init__(self, store:Store, jobs:int, launchers:int):
         super().__init__(store, jobs, 'cuda')
@@ -239,7 +250,6 @@ class CudaBench(Bench):
     def versions(self)->tuple: return (nvrtc_version_cheap(), *_versions('torch','cupy-cuda13x','cupy-cuda12x'))
     def can_check(self, task, check:Check)->bool: return True
     def cubins(self, built:list[Cubin])->list[Cubin]: return built
-    source = 'measured'
 
 HOST = 'host 2' # Raise when a change can change verdicts of the host device alone
 

@@ -24,7 +24,7 @@ from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
 
-# %% ../nbs/13_leap.ipynb #6e02c112
+# %% ../nbs/13_leap.ipynb #063a7ad7
 @dataclass(frozen=True)
 class Question(Record):
     "A task, and a right program for the preflight and for holes"
@@ -61,9 +61,15 @@ class LeapConfig(Record):
         "Numbers of failures with which a group goes on"
         return (math.ceil(self.group/2) if self.t_min is None else self.t_min, self.group if self.t_max is None else self.t_max)
 
-def grpo(**kw)->LeapConfig: return LeapConfig(turns=1, advantage='zscore', **kw)
-def unpruned(**kw)->LeapConfig: return LeapConfig(t_min=1, **kw)
-def trloo(**kw)->LeapConfig: return LeapConfig(t_min=1, advantage='trloo', gamma=1., **kw)
+def grpo(**kw)->LeapConfig:
+    "One turn, groups compared by their z-scores (DeepSeekMath, 2024)"
+    return LeapConfig(turns=1, advantage='zscore', **kw)
+def unpruned(**kw)->LeapConfig:
+    "All turns for every group with a failure"
+    return LeapConfig(t_min=1, **kw)
+def trloo(**kw)->LeapConfig:
+    "All turns, each compared with the others' same turn, undiscounted"
+    return LeapConfig(t_min=1, advantage='trloo', gamma=1., **kw)
 
 # %% ../nbs/13_leap.ipynb #864de508
 @dataclass

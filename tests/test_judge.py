@@ -2,6 +2,7 @@
 import dataclasses, json, os, subprocess, sys, time
 from pathlib import Path
 import pytest
+from kernelrl._worker import WorkerDied, WorkerTimeout
 from kernelrl.core import KernelRLError
 from kernelrl.judge import Judge, judge_many, judge_one
 from kernelrl.program import Program
@@ -113,3 +114,36 @@ def test_bad_settings():
     with pytest.raises(KernelRLError, match='no such protocol'): Judge('host', 'fast')
     with pytest.raises(KernelRLError, match='no such device'): Judge('tpu')
     with pytest.raises(KernelRLError, match='not in the table'): Judge('host', gpu='GTX 1').bench
+
+def _with_compiler(j, answers):
+    "The judge's bench with a compiler that answers, or dies, as told"
+    from contextlib import contextmanager
+    class Told:
+        stopped = False
+        @contextmanager
+        def take(self, which=None): yield self
+        def call(self, request, deadline):
+            a = answers.pop(0)
+            if isinstance(a, Exception): raise a
+            return a
+    return Told()
+
+@pytest.mark.parametrize('answers,status,kind', [
+    ([{'broken':'NVRTC cannot be loaded'}], 'infra', 'infra'),
+    ([WorkerDied('signal SIGSEGV'), WorkerDied('signal SIGSEGV')], 'compile', 'compile_error'),
+    ([WorkerTimeout()], 'timeout', 'compile_timeout')])
+def test_who_is_to_blame_for_a_compiler_that_fails(j, monkeypatch, answers, status, kind):
+    monkeypatch.setattr(j.bench, 'compilers', _with_compiler(j, answers))
+    v = one(j, GOOD.replace('x[i]', f'x[i]+{len(answers)}.f*0.f+{len(kind)}.f*0.f'))
+    assert (v.status,v.reason.kind)==(status,kind) and not answers
+
+def test_a_compiler_that_died_once_is_asked_again(j, monkeypatch):
+    real = j.bench.compilers
+    answers = [WorkerDied('signal SIGKILL')]
+    told = _with_compiler(j, answers)
+    def call(request, deadline):
+        if answers: raise answers.pop()
+        return real.call(request, deadline)
+    monkeypatch.setattr(told, 'call', call)
+    monkeypatch.setattr(j.bench, 'compilers', told)
+    assert one(j, GOOD.replace('x[i]', 'x[i]+7.f*0.f')).ok

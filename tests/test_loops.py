@@ -39,6 +39,8 @@ def world(tmp_path_factory):
     assert rows[-1]['loss']<rows[0]['loss']/3
     with Judge('host', 'quick', Store(tmp_path_factory.mktemp('s')/'s.sqlite'), secret='loops') as j: yield model,tok,lambda pairs: judge_all(j, pairs)
 
+STATUSES = set('ok slow wrong launch compile timeout forbidden suspect unsupported infra'.split())
+
 def canned(status_of):
     "A judge that answers by rule: right programs pass the preflight, a kernel without a body does not"
     def judging(pairs):
@@ -48,15 +50,27 @@ def canned(status_of):
 def test_biphase_with_the_real_judge(world, tmp_path):
     model,tok,ask = world
     c = BiphaseConfig(1, 1, items=2, group=3, save_every=1)
-    rows = biphase(copy.deepcopy(model), tok, [Item(t,p) for t,p in PAIRS], ask, Run(tmp_path/'r', c.to_dict()), c)
-    assert [r['phase'] for r in rows]==['infill','whole']
-    assert all(r['s_judge']>=0 and 0<=r['reward']<=1 for r in rows)
+    run = Run(tmp_path/'r', c.to_dict())
+    rows = biphase(copy.deepcopy(model), tok, [Item(t,p) for t,p in PAIRS], ask, run, c)
+    ledger = run.rows('ledger.jsonl')
+    assert [r['phase'] for r in rows]==['infill','whole'] and len(ledger)==12
+    assert {r['status'] for r in ledger}<=STATUSES and all(r['s_judge']>0 for r in rows)
+    for row in rows: # the reward of a step is the mean of what the judge's statuses earn
+        mine = [r for r in ledger if r['step']==row['step']]
+        assert row['reward']==pytest.approx(sum(r['reward'] for r in mine)/len(mine))
+        assert all((r['reward']>=.5)==(r['status'] in ('ok','slow')) for r in mine)
 
 def test_leap_with_the_real_judge(world, tmp_path):
     model,tok,ask = world
     c = LeapConfig(1, questions=2, group=3, turns=2, t_min=1, hole='core', save_every=1)
-    [row] = leap(copy.deepcopy(model), tok, [Question(t,p) for t,p in PAIRS], ask, Run(tmp_path/'r', c.to_dict()), c)
-    assert row['turns']>=6 and abs(row['acc']-row['acc1'])<=1
+    run = Run(tmp_path/'r', c.to_dict())
+    [row] = leap(copy.deepcopy(model), tok, [Question(t,p) for t,p in PAIRS], ask, run, c)
+    ledger = run.rows('ledger.jsonl')
+    first,second = ([r for r in ledger if r['turn']==t] for t in (1,2))
+    failed = {(r['group'],r['sample']) for r in first if r['status'] not in ('ok','slow')}
+    assert len(first)==6 and {r['status'] for r in ledger}<=STATUSES
+    assert {(r['group'],r['sample']) for r in second}==failed # who failed tries once more, nobody else
+    assert row['turns']==len(ledger) and row['acc1']==pytest.approx(1-len(failed)/6)
 
 def test_infilling_never_touches_prefix_and_suffix(world):
     model,tok,_ = world
