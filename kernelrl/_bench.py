@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 import psutil
 from kernelrl import _arrays
-from kernelrl._pools import Cases, Infra, Pool, Stopped, scratch_dir
+from kernelrl._pools import LATE, Cases, Infra, Pool, Stopped, scratch_dir
 from kernelrl._worker import WorkerDied, WorkerTimeout
 from kernelrl.core import Finding, KernelRLError, derive_seed, digest
 from kernelrl.device import CompileError, Cubin, Device
@@ -29,6 +29,7 @@ class Timed:
     findings:list = field(default_factory=list)
     errors:list = field(default_factory=list) # Comparison of the timed outputs
     floor_ms:float|None = None
+    alone:float = 0. # Seconds that nobody else could use the GPU
     def add(self, found):
         "Each kind once is enough"
         for f in found:
@@ -162,6 +163,7 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 COMPILE_SECONDS = 60.
+JAM_SECONDS = 900. # Beyond the deadline: waiting for the GPU, reading and writing arrays
 COMPILER = 2 # Raise when compile_module changes what it makes of a source
 
 def nvrtc_version_cheap()->str:
@@ -177,6 +179,7 @@ class CudaBench(Bench):
     "The GPU: launchers own a context each, and take turns on the device"
     kind,source = 'cuda','measured'
     RUN_SECONDS = 10. # A run of a candidate on one check
+    TIMED_SECONDS = 60. # All timed runs in one process
     def __init__(self, store:Store, jobs:int, launchers:int):
         super().__init__(store, jobs, 'cuda')
         self.launchers = Pool('kernelrl._launcher', launchers)
@@ -191,10 +194,11 @@ class CudaBench(Bench):
                         w.kill(); w.call({'op':'device'}, 120.)
                 except (WorkerDied,WorkerTimeout) as e: raise Infra(f'no launcher could be started: {e}') from None
                 used = w.served>1
-                try: a = w.call(request, deadline)
-                except WorkerTimeout: raise Failed(Finding('timeout', f'did not end within {deadline:g} s on the device')) from None
+                try: a = w.call({**request, 'deadline':deadline}, deadline+JAM_SECONDS)
+                except WorkerTimeout: raise Infra(f'a launcher gave no answer for {deadline+JAM_SECONDS:g} s') from None
                 except WorkerDied as e:
                     if self.launchers.stopped: raise Stopped() from None
+                    if e.code==LATE: raise Failed(Finding('timeout', f'did not end within {deadline:g} s on the device')) from None
                     a = {'failed':Finding('crash', f'the process that launched it died ({str(e).splitlines()[0][:80]})').to_dict()}
                 if 'broken' in a: w.kill(); raise Infra(a['broken'])
                 if 'failed' not in a: return a
@@ -208,23 +212,26 @@ class CudaBench(Bench):
 
     def run(self, task, plan:Plan, built:list[Cubin], check:Check, repeats:int)->tuple[list[dict],list[Finding]]:
         "Outputs of two runs, as files"
-        request = {'op':'run', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, check.shape, check.seed, check.distribution), 'path':str(self.file('out'))}
+        request = {'op':'run', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, check.shape, check.seed, check.distribution), 'path':str(self.file('out')), 'repeats':repeats}
         a = self._launch(request, self.RUN_SECONDS)
-        return a['outputs'][:max(1,repeats)], [Finding.from_dict(f) for f in a['found']]
+        return a['outputs'], [Finding.from_dict(f) for f in a['found']]
 
     def time(self, task, plan:Plan, built:list[Cubin], protocol:Protocol, secret:str)->Timed:
         "ABBA rounds in each of several processes; the outputs of timed runs are compared too"
         rounds,out = [],Timed()
+        if not protocol.processes: return out
+        baseline = self.inputs(task, 0, derive_seed('baseline', task.id), 'own')
         for r in range(protocol.processes):
             check = Check(0, 'own', derive_seed('timed', secret, task.id, r))
             request = {'op':'timed', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, 0, check.seed, 'own'), 'task':task.to_dict(), 'shape':0,
-                'baseline_seed':derive_seed('baseline', task.id), 'order_seed':check.seed, 'samples':protocol.samples, 'min_ms':protocol.min_ms, 'cap_s':2., 'path':str(self.file('timed'))}
-            a = self._launch(request, 60., r%len(self.launchers.workers))
+                'baseline':baseline, 'order_seed':check.seed, 'samples':protocol.samples, 'min_ms':protocol.min_ms, 'cap_s':2., 'beside':protocol.beside, 'path':str(self.file('timed'))}
+            a = self._launch(request, self.TIMED_SECONDS, (int(plan.id, 16)+r)%len(self.launchers.workers) if protocol.processes>1 else None)
             stash = _split(a['outputs'], len(plan.outputs))
             reports,found = self.compare(task, check, stash, len(stash))
             rounds.append(a)
             out.errors += reports
             out.add(found); out.add(Finding.from_dict(f) for f in a['found'])
+            out.alone += a['held']
         self._conclude(out, rounds, task)
         return out
 
@@ -234,18 +241,25 @@ class CudaBench(Bench):
         name = 'eager' if any(r['uncapturable'] for r in rounds) else 'eager_graph'
         if name=='eager': out.add([Finding('baseline_not_captured', f'PyTorch could not be recorded as a CUDA graph ({rounds[0]["uncapturable"][:100]}); the baseline is eager as called', severity='warning')])
         A,B,gpu = [x.a for x in b],[x.b for x in b],self.device.name
-        of = lambda part,k: [r[part][k] for r in rounds]
-        solo,warm,eager = (of('solo',0),of('solo',1)),(of('warm','candidate'),of('warm','baseline')),[r['eager'] for r in rounds]
-        t = {'candidate':(A,'cold'), name:(B,'cold'), 'candidate_warm':(warm[0],'warm'), f'{name}_warm':(warm[1],'warm'), **({'eager':(eager,'cold')} if name!='eager' else {})}
-        out.timings = {k:T.summarise(v, c, gpu) for k,(v,c) in t.items()}
-        first = T.speedup(A, B, name, 'cold', gpu)
-        out.speedups = (first, T.speedup(warm[0], warm[1], name, 'warm', gpu, paired=False), *([T.speedup(A, eager, 'eager', 'cold', gpu, paired=False)] if name!='eager' else []))
+        out.timings = {'candidate':T.summarise(A, 'cold', gpu), name:T.summarise(B, 'cold', gpu)}
+        out.speedups = (T.speedup(A, B, name, 'cold', gpu),)
         out.add(f for x in b for f in x.findings)
-        out.add(f for f in [T.disagree(first, T.speedup(solo[0], solo[1], name, 'cold', gpu, paired=False))] if f)
+        if 'solo' in rounds[0]: self._beside(out, rounds, A, name, gpu)
         spec = gpu_named(gpu)
         if spec:
             out.floor_ms = self.floor(task, spec)
             out.add(f for f in [T.faster_than_physics(out.timings['candidate'], out.floor_ms)] if f)
+
+    def _beside(self, out:Timed, rounds:list[dict], A:list, name:str, gpu:str):
+        "With a warm cache, against eager PyTorch as called, and whether each alone gives the same ratio"
+        of = lambda part,k: [r[part][k] for r in rounds]
+        solo,warm,eager = (of('solo',0),of('solo',1)),(of('warm','candidate'),of('warm','baseline')),[r['eager'] for r in rounds]
+        out.timings |= {'candidate_warm':T.summarise(warm[0], 'warm', gpu), f'{name}_warm':T.summarise(warm[1], 'warm', gpu)}
+        out.speedups += (T.speedup(warm[0], warm[1], name, 'warm', gpu, paired=False),)
+        if name!='eager':
+            out.timings['eager'] = T.summarise(eager, 'cold', gpu)
+            out.speedups += (T.speedup(A, eager, 'eager', 'cold', gpu, paired=False),)
+        out.add(f for f in [T.disagree(out.speedups[0], T.speedup(solo[0], solo[1], name, 'cold', gpu, paired=False))] if f)
 
     def versions(self)->tuple: return (nvrtc_version_cheap(), *_versions('torch','cupy-cuda13x','cupy-cuda12x'))
     def can_check(self, task, check:Check)->bool: return True
@@ -311,7 +325,7 @@ class HostBench(Bench):
         "Check the timed shape, count the traffic of some of its blocks, estimate from it and from the operators of the reference"
         out,check = Timed(),Check(0, 'own', derive_seed('timed', secret, task.id, 0))
         inputs = _arrays.load(self.inputs(task, 0, check.seed, 'own'))
-        if not self.can_check(task, check) and not self._check_timed(out, task, plan, built, inputs, check): return out
+        if not self.can_check(task, check) and not self._check_timed(out, task, plan, built, inputs, check) or not protocol.processes: return out
         r,_ = self._run(self._host(plan, 'check', bool(built['cubins'])), plan, inputs, sample_blocks=self.SAMPLE, deadline=self.RUN_SECONDS, poison=0x7f, dice=derive_seed('blocks', secret, plan.id)>>31)
         if r.status=='timeout': raise Failed(Finding('timeout', f'{self.SAMPLE} blocks of the timed shape did not end within {self.RUN_SECONDS:g} s on the host device'))
         if r.status!='ok': raise Failed(next((f for f in r.findings if f.severity=='error'), Finding(r.status, r.message)))

@@ -2,10 +2,11 @@
 
 In the timing stage PyTorch's baseline runs in this process too, but on inputs drawn from another seed, so that the answer to the candidate's inputs is still nowhere in its context.
 """
-import time
+import contextlib, os, threading, time
 from pathlib import Path
 import numpy as np
 from kernelrl import _arrays, device as D
+from kernelrl._pools import LATE
 from kernelrl._worker import serve
 from kernelrl.core import Finding
 from kernelrl.program import Plan
@@ -22,7 +23,8 @@ class State:
     baselines:dict[tuple,tuple] = {}
 
 S = State()
-WARM_SECONDS = .1
+WARM_SECONDS = .1 # A device that was idle runs slowly at first
+HOT_SECONDS = .005 # One that was not
 BASELINE_BYTES = 8<<30 # PyTorch's share, before it starts anew
 
 def _load(req:dict)->D.Loaded:
@@ -39,16 +41,33 @@ def _load(req:dict)->D.Loaded:
 
 def device(req): return {'device':S.gpu.to_dict()}
 
+@contextlib.contextmanager
+def on_gpu(seconds:float, alone:bool=False):
+    "Hold the GPU. When the work is not done in time this process ends; waiting for others does not count"
+    with D.gpu_lock(alone) as idle:
+        t = threading.Timer(seconds, os._exit, (LATE,))
+        t.daemon = True
+        t.start()
+        try: yield idle
+        finally: t.cancel()
+
 def run(req):
-    "Run a Plan twice on the same inputs with different poison"
+    "Run a Plan on the same inputs with different poison; equal outputs are written once"
     t = time.perf_counter()
     loaded,inputs = _load(req),_arrays.load(req['inputs'])
-    first,found = D.run_once(loaded, inputs, 0xff, D.gpu_lock)
-    second,more = D.run_once(loaded, inputs, 0x7f, D.gpu_lock)
-    plan = loaded.plan
-    shaped = [[a.view(_raw_dtype(plan.buffers[i].dtype)).reshape(plan.buffers[i].shape) for a,i in zip(outs, plan.outputs)] for outs in (first,second)]
-    names = [_arrays.save(Path(f'{req["path"]}.{k}'), outs) for k,outs in enumerate(shaped)]
-    return {'outputs':names, 'found':[f.to_dict() for f in (*found,*more)], 'seconds':time.perf_counter()-t}
+    names:list[dict] = []
+    found:list[Finding] = []
+    for k in range(req['repeats']):
+        outs,more = D.run_once(loaded, inputs, (0xff,0x7f)[k%2], lambda: on_gpu(req['deadline']), upload=k==0)
+        found += more
+        if any(f.severity=='error' for f in more): break
+        same = names and all(map(D.same_bytes, outs, (a.reshape(-1).view('u1') for a in _arrays.load(names[0]))))
+        names.append(names[0] if same else _arrays.save(Path(f'{req["path"]}.{k}'), _shaped(loaded.plan, outs)))
+    return {'outputs':names, 'found':[f.to_dict() for f in found], 'seconds':time.perf_counter()-t}
+
+def _shaped(plan:Plan, outs:list)->list:
+    "Raw bytes of the outputs as arrays"
+    return [a.view(_raw_dtype(b.dtype)).reshape(b.shape) for a,b in zip(outs, (plan.buffers[i] for i in plan.outputs))]
 
 def _raw_dtype(dtype:str)->str: return 'uint16' if dtype=='bfloat16' else dtype
 
@@ -59,7 +78,7 @@ def _baseline(req:dict):
     if key in S.baselines: return S.baselines[key]
     if torch.cuda.memory_allocated()>BASELINE_BYTES: S.baselines.clear(); torch.cuda.empty_cache()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    call = Reference(Task.from_dict(req['task']), req['shape'], 'cuda').callable(req['baseline_seed'])
+    call = Reference(Task.from_dict(req['task']), req['shape'], 'cuda').callable(arrays=_arrays.load(req['baseline']))
     stream = torch.cuda.ExternalStream(S.watch.stream.ptr)
     graph,keep,why = torch.cuda.CUDAGraph(),None,''
     with D.gpu_lock(), torch.no_grad():
@@ -78,41 +97,45 @@ def _baseline(req:dict):
     return S.baselines[key]
 
 def timed(req):
-    "One process's share of a timing: ABBA rounds of the candidate and the baseline, then each alone, warm, and eager PyTorch as called"
+    "One process's share of a timing: ABBA rounds of the candidate and the baseline; then, if asked, each alone, warm, and eager PyTorch as called"
+    t = time.perf_counter()
     S.key = None # a fresh copy: new addresses, and nothing that an earlier run left in `__device__` variables
     loaded,inputs = _load(req),_arrays.load(req['inputs'])
     baselines,_,why = _baseline(req)
-    m,w,outputs = loaded.memory,S.watch,loaded.plan.outputs
+    m,w,plan = loaded.memory,S.watch,loaded.plan
     m.upload(inputs)
-    with D.gpu_lock():
+    with on_gpu(req['deadline']):
         m.poison()
         loaded.launch(w.stream); w.stream.synchronize()
         graph = D.capture(loaded, w.stream)
-    kept = D.Copies(m, outputs, w.stream)
-    ours,theirs = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager'])
-    with D.gpu_lock(alone=True):
-        peek,count = int(np.random.default_rng(req['order_seed']).integers(20)),[0]
-        def clock(run):
-            last = run is ours and count[0]>peek
-            ms = w.one(run, lambda: m.poison(0x7f if last else 0xff, w.stream.ptr), hold=run is not baselines['eager'])
-            if run is ours:
-                if count[0]==peek: kept.copy()
-                count[0] += 1
-            return ms
-        end = time.monotonic()+WARM_SECONDS # a device that was idle runs slowly at first
-        while time.monotonic()<end: w.one(theirs); w.one(ours)
+    kept = D.Copies(m, plan.outputs, w.stream)
+    ours,theirs,eager = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager']),baselines['eager']
+    peek,count = int(np.random.default_rng(req['order_seed']).integers(20)),0
+    def clock(run):
+        nonlocal count
+        ms = w.one(run, lambda: m.poison(0x7f if run is ours and count>peek else 0xff, w.stream.ptr, guards=False), hold=run is not eager)
+        if run is ours:
+            if count==peek: kept.copy()
+            count += 1
+        return ms
+    with on_gpu(req['deadline'], alone=True) as idle:
+        start = time.perf_counter()
+        warm_until = time.monotonic()+(HOT_SECONDS if idle<.05 else WARM_SECONDS)
+        while time.monotonic()<warm_until: w.one(theirs); w.one(ours)
         b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'], res=S.resolution)
-        few = max(6, len(b.a)//4)
-        solo = [[clock(f) for _ in range(few)] for f in (ours, theirs)]
-        warm = D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, few)
-        eager = [w.one(baselines['eager'], hold=False) for _ in range(few)]
-        clock(ours)
-    stash = [kept.download(), [m.download(i) for i in outputs]] # of one timed replay in the middle, and of the last
+        beside = _beside(clock, w, ours, theirs, eager, max(6, len(b.a)//4)) if req['beside'] else {}
+        for _ in range(max(1, peek+2-count)): clock(ours)
+        held = time.perf_counter()-start
+    middle,last = kept.download(),[m.download(i, ('run',i)) for i in plan.outputs] # of one timed replay in passing, and of the last
     found = m.broken_guards()
     kept.free()
-    bufs = [loaded.plan.buffers[i] for i in outputs]
-    out = _arrays.save(Path(req['path']), [a.view(_raw_dtype(d.dtype)).reshape(d.shape) for outs in stash for a,d in zip(outs,bufs)])
-    return {'bench':b.to_dict(), 'solo':solo, 'warm':warm, 'eager':eager, 'outputs':out, 'found':[f.to_dict() for f in found], 'uncapturable':why}
+    same = all(map(D.same_bytes, middle, last)) # although filled with something else before
+    out = _arrays.save(Path(req['path']), _shaped(plan, middle)+([] if same else _shaped(plan, last)))
+    return {'bench':b.to_dict(), **beside, 'outputs':out, 'found':[f.to_dict() for f in found], 'uncapturable':why, 'held':held, 'seconds':time.perf_counter()-t}
+
+def _beside(clock, w:D.Stopwatch, ours, theirs, eager, n:int)->dict:
+    "The same two one at a time, with a warm cache, and PyTorch as called"
+    return {'solo':[[clock(f) for _ in range(n)] for f in (ours, theirs)], 'warm':D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, n), 'eager':[w.one(eager, hold=False) for _ in range(n)]}
 
 OPS = {'device':device, 'run':run, 'timed':timed}
 

@@ -5,6 +5,8 @@ import psutil
 from kernelrl._worker import Worker, WorkerDied, WorkerTimeout
 from kernelrl.core import KernelRLError
 
+LATE = 75 # Exit code of a launcher whose candidate did not end in time
+
 class Infra(Exception): "The judge failed, not the program"
 class Stopped(BaseException): "The judge was told to stop"
 

@@ -1,5 +1,5 @@
 """The process that knows the answers: it draws inputs, computes the reference in float64 and compares. No candidate's code or memory ever comes here."""
-import sys
+import contextlib, sys
 from collections import OrderedDict
 from pathlib import Path
 from kernelrl import _arrays
@@ -9,6 +9,20 @@ from kernelrl.device import gpu_lock
 from kernelrl.task import Reference, Task, eager_ops
 from kernelrl.verify import Check, verify_one
 
+_held = False
+
+@contextlib.contextmanager
+def on_gpu():
+    "The GPU together with others, but not while somebody times; asked for again inside, it is there already"
+    global _held
+    if _held or DEVICE=='cpu':
+        yield
+        return
+    with gpu_lock():
+        _held = True
+        try: yield
+        finally: _held = False
+
 _refs:OrderedDict[tuple,Reference] = OrderedDict()
 DEVICE = 'cpu'
 
@@ -16,7 +30,7 @@ def _reference(req:dict)->Reference:
     "The reference of a task and shape; the last few are kept"
     task = Task.from_dict(req['task'])
     key = task.id,req.get('shape', req.get('check', {}).get('shape', 0))
-    if key not in _refs: _refs[key] = Reference(task, key[1], DEVICE, keep=1<<30 if DEVICE!='cpu' else 1<<28, lock=lambda: gpu_lock(device=DEVICE))
+    if key not in _refs: _refs[key] = Reference(task, key[1], DEVICE, keep=1<<30 if DEVICE!='cpu' else 1<<28, lock=on_gpu)
     _refs.move_to_end(key)
     while len(_refs)>8: _refs.popitem(last=False)
     return _refs[key]
@@ -35,11 +49,30 @@ def case(req):
     arrays = [a for a,s in zip(r.inputs(req['seed'], req['distribution']), r.signature.inputs) if s.value is None]+r.params(req['seed'])
     return {'inputs':_arrays.save(Path(req['path']), arrays)}
 
+LARGE = 1<<20 # Bytes of an output from which on a GPU compares faster, where there is one
+_answers:OrderedDict[tuple,tuple] = OrderedDict()
+
+def _up(arrays:list)->list:
+    import cupy as cp
+    return [cp.asarray(a) for a in arrays]
+
+def _answer_up(r:Reference, check:Check)->tuple:
+    "The answer in float64 and PyTorch's own, on the GPU; the last few are kept"
+    key = r.task.id,r.shape,check.seed,check.distribution
+    if key not in _answers: _answers[key] = tuple(map(_up, r.expected(check.seed, check.distribution)))
+    _answers.move_to_end(key)
+    while len(_answers)>1 and sum(a.nbytes for pair in _answers.values() for arrays in pair for a in arrays)>4<<30: _answers.popitem(last=False)
+    return _answers[key]
+
 def verify(req):
-    "Compare the outputs of one or more runs with the answer"
+    "Compare the outputs of one or more runs with the answer; large ones on the GPU, where there is one"
     r,check = _reference(req),Check.from_dict(req['check'])
-    runs = [_arrays.load(m) for m in req['runs']]
-    reports,found = verify_one(lambda c: (runs[c.repeat], []), lambda c: r.expected(c.seed, c.distribution), check, [s.dtype for s in r.signature.outputs], r.task.tolerance, len(runs), lambda c: r.jittered(c.seed, c.distribution))
+    large = DEVICE!='cpu' and any(s.nbytes>=LARGE for s in r.signature.outputs)
+    answer = _answer_up(r, check) if large else r.expected(check.seed, check.distribution)
+    with on_gpu() if large else contextlib.nullcontext():
+        runs = [_up(_arrays.load(m)) if large else _arrays.load(m) for m in req['runs']]
+        moved = lambda c: (_up if large else list)(r.jittered(c.seed, c.distribution))
+        reports,found = verify_one(lambda c: (runs[c.repeat], []), lambda c: answer, check, [s.dtype for s in r.signature.outputs], r.task.tolerance, len(runs), moved)
     return {'reports':[e.to_dict() for e in reports], 'found':[f.to_dict() for f in found]}
 
 OPS = {f.__name__:f for f in (signature, ops, usable, case, verify)}

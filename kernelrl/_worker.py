@@ -7,7 +7,9 @@ import json, os, select, signal, subprocess, sys, tempfile, threading, time, wea
 from kernelrl.core import KernelRLError
 
 class WorkerTimeout(Exception): "The worker did not answer before the deadline; it was killed"
-class WorkerDied(Exception): "The worker ended without an answer; the message holds the end of its log"
+class WorkerDied(Exception):
+    "The worker ended without an answer; the message holds the end of its log"
+    code:int|None = None # Its exit code
 
 _live:'weakref.WeakSet[Worker]' = weakref.WeakSet()
 
@@ -34,7 +36,7 @@ class Worker:
             p = self.p
             assert p and p.stdin and p.stdout
             try: p.stdin.write((json.dumps(request)+'\n').encode()); p.stdin.flush()
-            except BrokenPipeError: raise WorkerDied(self._last_words()) from None
+            except BrokenPipeError: raise self._died() from None
             line = self._readline(p.stdout.fileno(), end)
             try: answer = json.loads(line)
             except (ValueError,RecursionError): raise WorkerDied('it answered with something that is not one line of JSON') from None
@@ -50,21 +52,23 @@ class Worker:
             if left<=0: raise WorkerTimeout()
             if not select.select([fd],[],[],min(left,1.0))[0]: continue
             part = os.read(fd, 1<<20)
-            if not part: raise WorkerDied(self._last_words())
+            if not part: raise self._died()
             buf += part
             if buf.endswith(b'\n'): return bytes(buf)
 
-    def _last_words(self)->str:
+    def _died(self)->WorkerDied:
         "How the worker ended and the end of its log"
         p = self.p
-        if p is None: return 'it was stopped'
+        if p is None: return WorkerDied('it was stopped')
         try: p.wait(2)
         except subprocess.TimeoutExpired: pass
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell()-2000))
         rc = p.returncode
         how = f'signal {signal.Signals(-rc).name}' if rc and rc<0 else f'exit code {rc}'
-        return f'{how}: {self.log.read().decode(errors="replace").strip()[-1500:]}'
+        e = WorkerDied(f'{how}: {self.log.read().decode(errors="replace").strip()[-1500:]}')
+        e.code = rc
+        return e
 
     def kill(self):
         "End the worker and everything that it started"

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['HOST_ONLY', 'GUARD', 'HOLD_CYCLES', 'CompileError', 'prepare_source', 'check_options', 'Resources', 'Cubin',
            'include_dirs', 'nvrtc_version', 'first_error', 'compile_module', 'occupancy', 'Device', 'cuda_available',
-           'cuda_device', 'Memory', 'Copies', 'Loaded', 'launch_cluster', 'LaunchError', 'cuda_finding', 'run_once',
-           'Stopwatch', 'capture', 'sample_warm', 'probe', 'gpu_lock']
+           'cuda_device', 'staging', 'same_bytes', 'Memory', 'Copies', 'Loaded', 'launch_cluster', 'LaunchError',
+           'cuda_finding', 'run_once', 'Stopwatch', 'capture', 'sample_warm', 'probe', 'gpu_lock']
 
-# %% ../nbs/03_device.ipynb #e5077998
-import contextlib, functools, hashlib, re, struct
+# %% ../nbs/03_device.ipynb #a26817d9
+import contextlib, functools, hashlib, os, re, struct, time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable
@@ -230,7 +230,30 @@ def _smi()->dict:
     except (OSError, IndexError, subprocess.SubprocessError): return {}
     return {'driver':out[0], 'sm':int(out[1]) if out[1].isdigit() else 0, 'mem':int(out[2]) if out[2].isdigit() else 0}
 
-# %% ../nbs/03_device.ipynb #665395a1
+# %% ../nbs/03_device.ipynb #7b157685
+_staging:dict[Any,Any] = {}
+
+def staging(
+    nbytes:int, # How many are needed
+    place:Any=0 # Name; the same name gives the same memory
+): # Numpy array of bytes in page-locked memory
+    "Memory that the device copies to at full speed"
+    import cupy as cp, numpy as np
+    if place not in _staging or _staging[place].nbytes<nbytes:
+        _staging.pop(place, None)
+        size = 1<<max(16, (nbytes-1).bit_length())
+        _staging[place] = np.frombuffer(cp.cuda.alloc_pinned_memory(size), 'u1', size)
+    return _staging[place][:nbytes]
+
+def same_bytes(
+    a, b # Numpy arrays of bytes, equally long
+)->bool:
+    "Whether two stretches of memory hold the same"
+    import numpy as np
+    n = a.nbytes//8*8
+    return np.array_equal(a[:n].view('u8'), b[:n].view('u8')) and np.array_equal(a[n:], b[n:])
+
+# %% ../nbs/03_device.ipynb #169bed9b
 GUARD = 65536 # Bytes before and behind each buffer
 
 class Memory:
@@ -248,21 +271,19 @@ class Memory:
         for p in self.base: runtime.free(p)
         self.base = []
     def ptr(self, i:int)->int: return self.base[i]+GUARD
-    def poison(self, byte:int=0xff, stream:int=0):
-        "Fill guards, outputs and scratch"
+    def poison(self, byte:int=0xff, stream:int=0, guards:bool=True):
+        "Fill outputs and scratch, and the guards"
         from cupy.cuda import runtime
         for p,b in zip(self.base, self.plan.buffers):
-            runtime.memsetAsync(p, 0xff, GUARD, stream)
-            runtime.memsetAsync(p+GUARD+b.nbytes, 0xff, GUARD, stream)
+            for q in (p, p+GUARD+b.nbytes) if guards else (): runtime.memsetAsync(q, 0xff, GUARD, stream)
             if b.role in ('output','scratch'): runtime.memsetAsync(p+GUARD, byte, b.nbytes, stream)
     def upload(self, arrays:list): # Raw numpy arrays, inputs then params
         from cupy.cuda import runtime
         for i,a in zip(self.plan.role('input','param'), arrays): runtime.memcpy(self.ptr(i), a.ctypes.data, a.nbytes, 1)
-    def download(self, i:int):
-        "A buffer as raw bytes"
-        import numpy as np
+    def download(self, i:int, place:Any=0):
+        "A buffer as raw bytes, in the `staging` of that place"
         from cupy.cuda import runtime
-        out = np.empty(self.plan.buffers[i].nbytes, 'u1')
+        out = staging(self.plan.buffers[i].nbytes, place)
         runtime.memcpy(out.ctypes.data, self.ptr(i), out.nbytes, 2)
         return out
     def broken_guards(self)->list[Finding]:
@@ -276,7 +297,7 @@ class Memory:
                 if (g!=0xff).any(): out.append(Finding('oob_write', f'something was written {where} of {b.name} ({b.nbytes} bytes)'))
         return out
 
-# %% ../nbs/03_device.ipynb #b482feef
+# %% ../nbs/03_device.ipynb #78b2ee1e
 class Copies:
     "Copies of some buffers on the device, taken in passing and read later"
     def __init__(self, memory:Memory, which:Iterable[int], stream):
@@ -289,10 +310,9 @@ class Copies:
         for i,p in zip(self.which, self.base): runtime.memcpyAsync(p, self.memory.ptr(i), self.memory.plan.buffers[i].nbytes, 3, self.stream.ptr)
     def download(self)->list:
         "The copies as raw bytes"
-        import numpy as np
         from cupy.cuda import runtime
         self.stream.synchronize()
-        out = [np.empty(self.memory.plan.buffers[i].nbytes, 'u1') for i in self.which]
+        out = [staging(self.memory.plan.buffers[i].nbytes, ('copy',i)) for i in self.which]
         for a,p in zip(out, self.base): runtime.memcpy(a.ctypes.data, p, a.nbytes, 2)
         return out
     def free(self):
@@ -359,7 +379,7 @@ def launch_cluster(function:int, s:Launch, args:list, stream:int):
     rc = ctypes.CDLL('libcuda.so.1').cuLaunchKernelEx(ctypes.byref(config), ctypes.c_void_p(function), pointers, None)
     if rc: raise RuntimeError(f'cuLaunchKernelEx: error {rc} for clusters of {s.cluster}')
 
-# %% ../nbs/03_device.ipynb #46589c38
+# %% ../nbs/03_device.ipynb #bb082cca
 class LaunchError(Exception):
     "A launch failed; `finding` says how. The CUDA context may be lost"
     def __init__(self, finding:Finding): super().__init__(repr(finding)); self.finding = finding
@@ -379,22 +399,23 @@ def run_once(
     loaded:Loaded,
     inputs:list, # Raw arrays, inputs then parameters
     poison:int=0xff, # Byte that outputs and scratch are filled with
-    lock=contextlib.nullcontext # Makes a context that is held while kernels run
-)->tuple[list,list[Finding]]: # Raw outputs and what was noticed; LaunchError
+    lock=contextlib.nullcontext, # Makes a context that is held while kernels run
+    upload:bool=True # False when the inputs are there from the run before
+)->tuple[list,list[Finding]]: # Raw outputs, which the next run overwrites, and what was noticed; LaunchError
     "Run a Plan once"
     import cupy as cp
     m,plan = loaded.memory,loaded.plan
     stream = cp.cuda.Stream.null
     try:
-        m.upload(inputs)
+        if upload: m.upload(inputs)
         with lock():
             m.poison(poison)
             loaded.launch(stream)
             stream.synchronize()
         found = m.broken_guards()
         for i,a in zip(plan.role('input','param'), inputs):
-            if (m.download(i)!=a.view('u1').reshape(-1)).any(): found.append(Finding('input_changed', f'the program changed its input {plan.buffers[i].name}'))
-        return [m.download(i) for i in plan.outputs], found
+            if not same_bytes(m.download(i), a.reshape(-1).view('u1')): found.append(Finding('input_changed', f'the program changed its input {plan.buffers[i].name}'))
+        return [m.download(i, ('run',i)) for i in plan.outputs], found
     except Exception as e:
         if isinstance(e, (KeyboardInterrupt,MemoryError)): raise
         raise LaunchError(cuda_finding(e)) from None
@@ -477,20 +498,22 @@ def probe(arch:str): # RuntimeError if the device gives a wrong answer
     loaded.free()
     if found or (y.view('i4')!=3*x+np.arange(n)).any(): raise RuntimeError('the GPU gave a wrong answer to a known kernel')
 
-# %% ../nbs/03_device.ipynb #82503a94
+# %% ../nbs/03_device.ipynb #33d83fb6
 @contextlib.contextmanager
 def gpu_lock(
     alone:bool=False, # Alone, to time; or together with others who do not
     device:str='cuda' # Nothing is locked for the cpu
 ):
-    "Hold the GPU, among all kernelrl processes of this user"
+    "Hold the GPU, among all kernelrl processes of this user; gives the seconds since somebody last did"
     if device=='cpu':
-        yield
+        yield 0.
         return
     import fcntl
     from kernelrl.core import cache_dir
-    with open(cache_dir()/'gpu.gate','w') as gate, open(cache_dir()/'gpu.lock','w') as f:
+    with open(cache_dir()/'gpu.gate','a') as gate, open(cache_dir()/'gpu.lock','a') as f:
         fcntl.flock(gate, fcntl.LOCK_EX)
         if not alone: fcntl.flock(f, fcntl.LOCK_SH); fcntl.flock(gate, fcntl.LOCK_UN)
         else: fcntl.flock(f, fcntl.LOCK_EX)
-        yield
+        idle = time.time()-os.fstat(f.fileno()).st_mtime
+        try: yield idle
+        finally: os.utime(f.fileno())

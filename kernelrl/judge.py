@@ -103,17 +103,18 @@ def gate_sanitize(bench, job:Job, protocol:Protocol, secret:str):
     bad = next((f for f in found if f.severity=='error'), None)
     if bad: raise Stop('sanitize', bad)
 
-# %% ../nbs/07_judge.ipynb #d5cdcbf8
+# %% ../nbs/07_judge.ipynb #85793ccf
 def gate_time(bench, job:Job, protocol:Protocol, secret:str):
     "Measure or estimate, and believe it only if the timed outputs are right"
     try: job.timed = bench.time(job.task, job.plans[0], job.built[0], protocol, secret)
     except Failed as e: raise Stop('time', e.finding) from None
+    if job.timed.alone: job.seconds['alone'] = round(job.timed.alone, 4)
     job.errors = worst([*job.errors, *job.timed.errors])
     bad = next((f for f in job.timed.findings if f.severity=='error'), None)
     job.note(f for f in job.timed.findings if f is not bad)
     if bad: raise Stop('time', bad, 'wrong' if job.timed.errors and not all(e.ok for e in job.timed.errors) else '')
 
-# %% ../nbs/07_judge.ipynb #996e9fae
+# %% ../nbs/07_judge.ipynb #c4167960
 class Judge:
     "Judges programs on one device under one protocol; keeps its workers until it is closed"
     def __init__(self,
@@ -142,7 +143,7 @@ class Judge:
         with self._lock:
             if self._bench is None:
                 if self.kind=='cuda': cuda_device() # says what is missing
-                self._bench = CudaBench(self.store, self.jobs, max(4, self.protocol.processes)) if self.kind=='cuda' else HostBench(self.store, self.jobs, self.gpu)
+                self._bench = CudaBench(self.store, self.jobs, max(3, self.protocol.processes, min(6, len(os.sched_getaffinity(0))//2))) if self.kind=='cuda' else HostBench(self.store, self.jobs, self.gpu)
             return self._bench
     def key(self, task:Task, program:Program)->str:
         "The name of a verdict: all that it depends on"

@@ -484,7 +484,7 @@ class _Memory:
 
 def _held(x:Any)->int: return sum(map(_held, x)) if isinstance(x, (list,tuple)) else x.nbytes
 
-# %% ../nbs/01_task.ipynb #e4d12fe9
+# %% ../nbs/01_task.ipynb #cc432f32
 class Reference:
     "Inputs, parameters and right answers of a task at one shape"
     def __init__(self,
@@ -540,9 +540,15 @@ class Reference:
     def usable(self, seed:int=0)->tuple[tuple[str,...],tuple[Finding,...]]: # (names, a note for each one left out)
         "The task's distributions that its reference can stand"
         return _usable(self, seed)
-    def callable(self, seed:int, distribution:str='own')->Callable[[],Any]: # Takes nothing: its tensors lie on the device already
+    def callable(self,
+        seed:int=0, # For inputs and parameters
+        distribution:str='own', # One of `DISTRIBUTIONS`
+        arrays:list|None=None # Those that are drawn already: raw inputs without scalars, then parameters
+    )->Callable[[],Any]: # Takes nothing: its tensors lie on the device already
         "Torch's own forward, with torch's settings as they are: the baseline of a timing"
-        return _baseline(self, self.inputs(seed, distribution), self.params(seed))
+        if arrays is None: return _baseline(self, self.inputs(seed, distribution), self.params(seed))
+        given = iter(arrays)
+        return _baseline(self, [next(given) if s.value is None else np.array(s.value) for s in self.signature.inputs], list(given))
 
 # %% ../nbs/01_task.ipynb #fb744bcb
 def _usable(ref:Reference, seed:int)->tuple[tuple[str,...],tuple[Finding,...]]:

@@ -7,16 +7,20 @@ __all__ = ['EPS', 'SHORT', 'DEFAULT_K', 'PROTOCOLS', 'storage', 'to_float64', 'f
            'allowance', 'ErrorReport', 'compare', 'poison', 'unwritten', 'poisoned', 'Check', 'Protocol', 'checks',
            'Twin', 'Verified', 'verify_one', 'run_checks', 'verify']
 
-# %% ../nbs/05_verify.ipynb #6cc7269b
-import math
+# %% ../nbs/05_verify.ipynb #beed95bc
+import functools, math, operator, sys
 import numpy as np
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 from .core import Finding, Record, derive_seed
 
-# %% ../nbs/05_verify.ipynb #b7ef36fc
+# %% ../nbs/05_verify.ipynb #7a8a67dd
 EPS = {'float64':2.**-52, 'float32':2.**-23, 'float16':2.**-10, 'bfloat16':2.**-7} # Gap between 1 and the next number
 SHORT = {'float64':'f64','float32':'f32','float16':'f16','bfloat16':'bf16','int64':'i64','int32':'i32','int16':'i16','int8':'i8','uint8':'u8','bool':'bool'}
+
+def _np(x:Any)->Any:
+    "The library of an array: numpy, or cupy where the referee has a GPU"
+    return np if isinstance(x, (np.ndarray,np.generic)) else sys.modules['cupy']
 
 def storage(
     dtype:str # Name of a type, such as bfloat16
@@ -31,7 +35,7 @@ def to_float64(
     "Widen a raw buffer; bfloat16 comes as uint16 bits"
     with np.errstate(invalid='ignore'): # A signalling NaN is data here
         if dtype!='bfloat16': return raw.astype('f8')
-        return (np.ascontiguousarray(raw).view('u2').astype('u4')<<16).view('f4').astype('f8')
+        return (_np(raw).ascontiguousarray(raw).view('u2').astype('u4')<<16).view('f4').astype('f8')
 
 # %% ../nbs/05_verify.ipynb #1edc9dc3
 def from_float64(
@@ -45,10 +49,12 @@ def from_float64(
     nan = (bits&0x7fffffff)>0x7f800000
     return np.where(nan, 0x7fc0, (bits + 0x7fff + (bits>>16&1))>>16).astype('u2')
 
-# %% ../nbs/05_verify.ipynb #f5e9183d
+# %% ../nbs/05_verify.ipynb #bd3d40ca
 def _rms(total:float, n:int)->float: return math.sqrt(total/n) if n else 0.
 
-def _chunks(n:int, size:int=1<<18): return (slice(i, i+size) for i in range(0, n, size))
+def _chunks(x:Any):
+    n = 1<<18 if isinstance(x, np.ndarray) else 1<<24 # what fits a CPU's cache, what fills a GPU
+    return (slice(i, i+n) for i in range(0, x.size, n))
 
 @dataclass(frozen=True)
 class Yardstick(Record):
@@ -65,14 +71,14 @@ def yardstick(
 )->Yardstick:
     "Measure PyTorch's error on one output; judge many candidates by it"
     e,t = expected.ravel(),native.ravel()
-    n = 0; biggest = err2 = val2 = 0.
-    for s in _chunks(e.size):
+    n = 0; biggest = err2 = val2 = 0.; xp = _np(e)
+    for s in _chunks(e):
         r,d = e[s],to_float64(t[s], dtype)
-        ok = np.isfinite(r)&np.isfinite(d)
+        ok = xp.isfinite(r)&xp.isfinite(d)
         if not ok.all(): r,d = r[ok],d[ok]
         d = d-r
         n += r.size; err2 += float(d@d); val2 += float(r@r)
-        if r.size: biggest = max(biggest, float(np.abs(d).max()))
+        if r.size: biggest = max(biggest, float(xp.abs(d).max()))
     return Yardstick(_rms(val2,n), biggest, _rms(err2,n), n)
 
 def widen(
@@ -127,21 +133,23 @@ class ErrorReport(Record):
         return line + (f' output={self.output}' if self.output else '')
     def __repr__(self): return self.feedback() if not self.ok else f'ok: {self.total} elements, {self.used:.2g} of the bound used'
 
-# %% ../nbs/05_verify.ipynb #5eee752d
+# %% ../nbs/05_verify.ipynb #c06d4cba
 def _same_kind(y:np.ndarray, r:np.ndarray)->np.ndarray:
     "Both finite, both NaN, or the same infinity"
-    return (np.isfinite(y)&np.isfinite(r)) | (np.isnan(y)&np.isnan(r)) | (y==r)
+    xp = _np(y)
+    return (xp.isfinite(y)&xp.isfinite(r)) | (xp.isnan(y)&xp.isnan(r)) | (y==r)
 
 def _float_chunk(y:np.ndarray, r:np.ndarray, t:np.ndarray)->tuple[np.ndarray,np.ndarray]:
     "Error of each element (0 where it is rightly not finite) and which are wrongly (not) finite"
-    if np.isfinite(y).all() and np.isfinite(r).all(): return np.abs(y-r), np.zeros(0, bool)
-    odd = ~np.isfinite(t)
+    xp = _np(y)
+    if xp.isfinite(y).all() and xp.isfinite(r).all(): return xp.abs(y-r), np.zeros(0, bool)
+    odd = ~xp.isfinite(t)
     wrong = ~(_same_kind(y,r) | (odd&_same_kind(y,t)))
-    with np.errstate(invalid='ignore'): e = np.abs(y-r)
-    e[~np.isfinite(e)] = 0
+    with np.errstate(invalid='ignore'): e = xp.abs(y-r)
+    e[~xp.isfinite(e)] = 0
     return e, wrong
 
-# %% ../nbs/05_verify.ipynb #fd2a896b
+# %% ../nbs/05_verify.ipynb #0683e739
 def _compare_float(actual:np.ndarray, expected:np.ndarray, native:np.ndarray, dtype:str, tolerance:Any, yard:Yardstick|None)->dict:
     "Fields of the report for a floating-point output"
     yd = yard or yardstick(expected, native, dtype)
@@ -150,20 +158,20 @@ def _compare_float(actual:np.ndarray, expected:np.ndarray, native:np.ndarray, dt
     least = eps*yd.scale*(1. if least is None else least)
     base,rms_bound = k*(yd.torch_max + least), k*(yd.torch_rms + least)
     a,e,t = actual.ravel(),expected.ravel(),native.ravel()
-    bad = odd = rough = weak = 0; max_abs = err2 = 0.; worst = (-1., 0, 0.)
-    for s in _chunks(e.size):
+    bad = odd = rough = weak = 0; max_abs = err2 = 0.; worst = (-1., 0, 0.); xp = _np(e)
+    for s in _chunks(e):
         r = e[s]
         err,wrong = _float_chunk(to_float64(a[s], dtype), r, to_float64(t[s], dtype))
-        size = np.abs(r)
-        if not np.isfinite(size).all(): size = np.where(np.isfinite(size), size, 0)
+        size = xp.abs(r)
+        if not xp.isfinite(size).all(): size = xp.where(xp.isfinite(size), size, 0)
         bound = base + k*eps*size
-        ratio = err/np.maximum(bound, 1e-300)
-        weak += int(np.count_nonzero((size<=bound)&(size>0)))
+        ratio = err/xp.maximum(bound, 1e-300)
+        weak += int(xp.count_nonzero((size<=bound)&(size>0)))
         if wrong.any():
             odd += int(wrong.sum()); ratio[wrong] = np.inf
         i = int(ratio.argmax())
         if ratio[i]>worst[0]: worst = (float(ratio[i]), s.start+i, float(bound[i]))
-        bad += int(np.count_nonzero(ratio>1)); rough += int(np.count_nonzero(err>.01*(size+yd.scale)))
+        bad += int(xp.count_nonzero(ratio>1)); rough += int(xp.count_nonzero(err>.01*(size+yd.scale)))
         max_abs = max(max_abs, float(err.max())); err2 += float(err@err)
     rms_err = _rms(err2, yd.n)
     used = max(worst[0], rms_err/max(rms_bound, 1e-300), 0.)
@@ -171,19 +179,20 @@ def _compare_float(actual:np.ndarray, expected:np.ndarray, native:np.ndarray, dt
     return dict(reason=reason, mismatched=bad, max_abs=max_abs, max_rel=max_abs/yd.scale if yd.scale else max_abs, rms_err=rms_err,
         rms_bound=rms_bound, bound=worst[2], used=used, at=worst[1], weak=weak/max(e.size,1))
 
-# %% ../nbs/05_verify.ipynb #c084c8de
+# %% ../nbs/05_verify.ipynb #c38e923c
 def _compare_exact(actual:np.ndarray, expected:np.ndarray, native:np.ndarray, dtype:str)->dict:
     "Fields of the report for an integer or boolean output"
     as_int = lambda v: v.view('u1') if v.dtype==bool else v
     a,t,e = as_int(actual.ravel()),as_int(native.ravel()),expected.ravel()
-    if np.array_equal(a, t): return dict(reason='', mismatched=0, max_abs=0., max_rel=0., rms_err=0., rms_bound=0., bound=0., used=0., at=0)
+    xp = _np(e)
+    if xp.array_equal(a, t): return dict(reason='', mismatched=0, max_abs=0., max_rel=0., rms_err=0., rms_bound=0., bound=0., used=0., at=0)
     e = e.astype('f8')
     wide = a.astype('f8')
-    wrong = ~((a==t) | ((wide==e)&(np.abs(e)<2.**53)))
-    err = np.where(wrong, np.abs(wide-e), 0)
-    i = int(np.argmax(np.where(wrong, 1+err, 0))) if e.size else 0
+    wrong = ~((a==t) | ((wide==e)&(xp.abs(e)<2.**53)))
+    err = xp.where(wrong, xp.abs(wide-e), 0)
+    i = int(xp.argmax(xp.where(wrong, 1+err, 0))) if e.size else 0
     scale,bad = _rms(float(e@e), e.size),int(wrong.sum())
-    biggest = float(err.max(initial=0))
+    biggest = float(err.max()) if e.size else 0.
     return dict(reason='mismatch' if bad else '', mismatched=bad, max_abs=biggest, max_rel=biggest/scale if scale else biggest, rms_err=_rms(float(err@err), e.size),
         rms_bound=0., bound=0., used=math.inf if bad else 0., at=i)
 
@@ -207,7 +216,7 @@ def compare(
     return ErrorReport(ok=not f['reason'], dtype=dtype, shape=shape, total=expected.size, worst=tuple(int(i) for i in np.unravel_index(at, shape)) if expected.size else (),
         got=one(actual, dtype), want=one(expected, 'float64'), output=output, **f)
 
-# %% ../nbs/05_verify.ipynb #27d02408
+# %% ../nbs/05_verify.ipynb #a3ba88d1
 _BYTES = 0xff,0x7f # For even and odd runs; 0xff is a NaN in every floating type
 
 def poison(
@@ -220,7 +229,7 @@ def poison(
 
 def _unwritten(raw:np.ndarray, dtype:str, repeat:int)->np.ndarray:
     p = poison(dtype, repeat)
-    return np.ascontiguousarray(raw).view(p.dtype)==p
+    return _np(raw).ascontiguousarray(raw).view(p.dtype)==p
 
 def unwritten(
     raw:np.ndarray, # An output after the run
@@ -248,7 +257,7 @@ class Check(Record):
     repeat:int = 0 # Which run of this check
     def __repr__(self): return f'shape {self.shape} {self.distribution}'
 
-# %% ../nbs/05_verify.ipynb #88ed29fa
+# %% ../nbs/05_verify.ipynb #1fd17415
 @dataclass(frozen=True)
 class Protocol(Record):
     "How much is asked before a program is called right and fast"
@@ -258,13 +267,15 @@ class Protocol(Record):
     at_least:int # Checks, however few shapes and distributions there are
     shapes:int = 0 # Shapes to try, the timed one always; 0 takes all of them
     repeats:int = 2 # Runs of each check; the answers must agree
-    processes:int = 1 # Fresh processes to time in
+    processes:int = 1 # Fresh processes to time in; 0 times nothing
     samples:int = 12 # ABBA rounds in each of them, at most
     min_ms:float = 1. # Milliseconds that each side runs, in sum, before the clock may stop early
+    beside:bool = True # Time each alone, with a warm cache and as called by Python, too
     sanitize:bool = False # Run under the sanitizer too
 
 PROTOCOLS = {p.name:p for p in (
-    Protocol('quick', distributions=1, seeds=1, at_least=2),
+    Protocol('right', distributions=1, seeds=1, at_least=2, processes=0),
+    Protocol('quick', distributions=1, seeds=1, at_least=2, beside=False),
     Protocol('standard', distributions=2, seeds=1, at_least=4, samples=25, min_ms=5.),
     Protocol('strict', distributions=0, seeds=2, at_least=10, processes=3, samples=50, min_ms=20., sanitize=True))}
 
@@ -327,12 +338,12 @@ class Verified(Record):
         kind = '' if self.feedback().startswith(self.kind) else f'{self.kind}: '
         return f'check {self.done} of {len(self.checks)} ({self.checks[self.done-1]}): {kind}{self.feedback()}'
 
-# %% ../nbs/05_verify.ipynb #b07e2287
+# %% ../nbs/05_verify.ipynb #a4a28b85
 def _never_written(runs:list[list[np.ndarray]], dtypes:list[str])->Finding|None:
     "The finding for outputs that still hold the pattern they were filled with"
     for i,dtype in enumerate(dtypes):
         masks = [_unwritten(outs[i], dtype, r) for r,outs in enumerate(runs)]
-        if dtype not in EPS: masks = [np.logical_and.reduce(masks)] if len(masks)>1 else [] # One run of an integer proves nothing
+        if dtype not in EPS: masks = [functools.reduce(operator.and_, masks)] if len(masks)>1 else [] # One run of an integer proves nothing
         for m in masks:
             if m.any():
                 at = [int(j) for j in np.unravel_index(int(m.argmax()), m.shape)]
@@ -342,8 +353,8 @@ def _never_written(runs:list[list[np.ndarray]], dtypes:list[str])->Finding|None:
 
 def _differing(runs:list[list[np.ndarray]])->int:
     "Elements whose bits are not the same in every run"
-    bits = lambda v: np.ascontiguousarray(v).view(f'u{v.dtype.itemsize}')
-    return sum(int(np.count_nonzero(bits(a)!=bits(b))) for other in runs[1:] for a,b in zip(runs[0], other) if a.shape==b.shape and a.dtype==b.dtype)
+    bits = lambda v: _np(v).ascontiguousarray(v).view(f'u{v.dtype.itemsize}')
+    return sum(int(_np(a).count_nonzero(bits(a)!=bits(b))) for other in runs[1:] for a,b in zip(runs[0], other) if a.shape==b.shape and a.dtype==b.dtype)
 
 def _compare_runs(runs:list, expected:list, native:list, dtypes:list[str], tolerance:Any, moved:list|None=None)->tuple[list[list[ErrorReport]],list[ErrorReport|None]]:
     "Reports of every run, and the first bad one of each"

@@ -31,6 +31,45 @@ def j(tmp_path_factory):
 
 def one(j, p): return judge_one(j, TASK, p)
 
+@pytest.mark.parametrize('dtype', ['float32','float16','bfloat16','int64','bool'])
+@pytest.mark.parametrize('spoilt', [None,'far','near','nan','unwritten'])
+def test_the_device_compares_like_numpy(dtype, spoilt):
+    import cupy as cp, numpy as np
+    from kernelrl.verify import Check, from_float64, poison, verify_one
+    n,rng = (1<<21)+3,np.random.default_rng(0)
+    wide = rng.standard_normal(n) if 'float' in dtype else rng.integers(0, 2 if dtype=='bool' else 1<<40, n)
+    native = from_float64(wide, dtype) if 'float' in dtype else wide.astype(dtype)
+    runs = [native.copy(),native.copy()]
+    for k,r in enumerate(runs):
+        v = r.view(f'u{r.itemsize}')
+        if spoilt=='far': v[77] ^= 1<<(8*r.itemsize-2) if dtype!='bool' else 1
+        if spoilt=='near': v[n-1] ^= 1
+        if spoilt=='nan' and 'float' in dtype: v[5] = (poison(dtype, 0)>>1)
+        if spoilt=='unwritten': v[1<<20] = poison(dtype, k)
+    ask = lambda up: verify_one(lambda c: ([up(runs[c.repeat])], []), lambda c: ([up(wide)],[up(native)]), Check(0,'own',1), [dtype], None, 2)
+    (a,found),(b,same) = ask(np.asarray),ask(cp.asarray)
+    assert found==same and len(a)==len(b)
+    for x,y in zip(a, b): assert x.to_dict()=={k:pytest.approx(v, rel=1e-9, nan_ok=True) if isinstance(v, float) else v for k,v in y.to_dict().items()}
+
+def test_right_is_judged_without_a_clock(tmp_path):
+    with Judge('cuda', 'right', Store(tmp_path/'s.sqlite'), secret='test') as j:
+        v,w = one(j, GOOD),one(j, program(BAD['stale_or_unwritten'][0]))
+    assert v.status=='ok' and v.speedup is None and v.checks==3 and not v.timings
+    assert w.status=='wrong'
+
+def test_waiting_for_the_gpu_is_not_the_programs_fault(j, monkeypatch):
+    import threading
+    from kernelrl.device import gpu_lock
+    monkeypatch.setattr(j.bench, 'RUN_SECONDS', 2.)
+    held = threading.Event()
+    def hold():
+        with gpu_lock(alone=True): held.set(); time.sleep(5)
+    t = threading.Thread(target=hold)
+    t.start(); held.wait()
+    v = one(j, Program(GOOD.text+'# waits\n'))
+    t.join()
+    assert v.ok, v
+
 def test_good(j):
     v = one(j, GOOD)
     assert v.status in ('ok','slow') and v.source=='measured' and v.device.kind=='cuda'

@@ -213,7 +213,7 @@ class T:
 
 def test_plans():
     plans = {n: checks(T, p, 's') for n,p in PROTOCOLS.items()}
-    assert {n: len(p) for n,p in plans.items()}=={'quick':3,'standard':6,'strict':25}
+    assert {n: len(p) for n,p in plans.items()}=={'right':3,'quick':3,'standard':6,'strict':25}
     for p in plans.values():
         assert {c.shape for c in p}=={0,1,2} and p[-1].shape==0 and len({c.seed for c in p})==len(p)
         assert len({c.distribution for c in p})>1
@@ -221,7 +221,7 @@ def test_plans():
 
 def test_few_shapes_and_limits():
     class One: shapes = ({},); distributions = ('own',)
-    assert [len(checks(One, p, 's')) for p in PROTOCOLS.values()]==[2,4,10]
+    assert [len(checks(One, p, 's')) for p in PROTOCOLS.values()]==[2,2,4,10]
     assert {c.shape for c in checks(T, Protocol('x',1,1,1,shapes=2), 's')}=={0,1}
 
 def test_secrets_stay_secret():
