@@ -4,6 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT)) # Runs from a clone that is not installed
+os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])) # So do the workers
 from kernelrl.core import atomic_write, environment # noqa: E402
 
 def options(doc:str, name:str, limit:float|None=None)->argparse.ArgumentParser:

@@ -225,7 +225,7 @@ class CudaBench(Bench):
             check = Check(0, 'own', derive_seed('timed', secret, task.id, r))
             request = {'op':'timed', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, 0, check.seed, 'own'), 'task':task.to_dict(), 'shape':0,
                 'baseline':baseline, 'order_seed':check.seed, 'samples':protocol.samples, 'min_ms':protocol.min_ms, 'cap_s':2., 'beside':protocol.beside, 'path':str(self.file('timed'))}
-            a = self._launch(request, self.TIMED_SECONDS, (int(plan.id, 16)+r)%len(self.launchers.workers) if protocol.processes>1 else None)
+            a = self._launch(request, self.TIMED_SECONDS, (int(task.id, 16)+r)%len(self.launchers.workers) if protocol.processes>1 else None)
             stash = _split(a['outputs'], len(plan.outputs))
             reports,found = self.compare(task, check, stash, len(stash))
             rounds.append(a)

@@ -1,5 +1,5 @@
 """The process that compiles: NVRTC reads the candidate's CUDA here, so that a source which takes minutes, or crashes the compiler, costs one worker and no more."""
-import resource
+import os, resource
 from kernelrl._worker import serve
 from kernelrl.core import KernelRLError
 from kernelrl.device import CompileError, compile_module
@@ -11,5 +11,6 @@ def handle(req:dict)->dict:
     except KernelRLError as e: return {'broken':str(e)}
 
 if __name__=='__main__':
+    os.environ['CUDA_CACHE_DISABLE'] = '1' # a hit in NVRTC's own cache comes without ptxas's report
     resource.setrlimit(resource.RLIMIT_CORE, (0,0))
     serve(handle)

@@ -127,7 +127,7 @@ def timed(req):
         for _ in range(max(1, peek+2-count)): clock(ours)
         held = time.perf_counter()-start
     middle,last = kept.download(),[m.download(i, ('run',i)) for i in plan.outputs] # of one timed replay in passing, and of the last
-    found = m.broken_guards()
+    found = m.broken_guards()+m.changed(inputs)
     kept.free()
     same = all(map(D.same_bytes, middle, last)) # although filled with something else before
     out = _arrays.save(Path(req['path']), _shaped(plan, middle)+([] if same else _shaped(plan, last)))

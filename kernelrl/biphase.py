@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Item', 'scheduled', 'BiphaseConfig', 'Rollout', 'decoding', 'roll_out', 'biphase', 'ledger_row']
 
-# %% ../nbs/12_biphase.ipynb #0dd74b0d
+# %% ../nbs/12_biphase.ipynb #52d4efd4
 import copy, itertools, time
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -15,10 +15,10 @@ from ._checkpoint import resume, save
 from .core import Record, Run, derive_seed
 from .judge import preflight
 from .lm import view_logps
-from .objective import RewardTable, as_group, clipped_loss, leave_one_out, likelihood_views, zscore
+from .objective import Loss, RewardTable, as_group, clipped_loss, leave_one_out, likelihood_views, zscore
 from .program import Program
 from .sampler import Decoding, Sample, batch_of, generator, sample, sampled_logps
-from .sft import adamw
+from .sft import adamw, parts
 from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
@@ -49,7 +49,7 @@ def scheduled(
     start = round((len(order)-n)*step/max(steps-1, 1)) if len(order)>n else 0
     return [order[(start+i)%len(order)] for i in range(n)]
 
-# %% ../nbs/12_biphase.ipynb #a81709ea
+# %% ../nbs/12_biphase.ipynb #b5b48ee0
 @dataclass(frozen=True)
 class BiphaseConfig(Record):
     "How a bi-phase run goes"
@@ -67,6 +67,7 @@ class BiphaseConfig(Record):
     threshold:float|None = .9 # Commit all that are this sure; None: a fixed number a pass
     temperature:float = 1.
     room:int|None = None # Places for what is written; the model's own if not given
+    rows:int = 16 # Rollouts in one forward pass of the update; the gradient is that of all of them
     max_grad_norm:float = 1.
     seed:int = 0
     save_every:int = 10 # Steps between checkpoints
@@ -106,20 +107,22 @@ def roll_out(
     with torch.no_grad(): done = sample(model, holes, seeds, decoding(c))
     return [Rollout(i, splice(tok, s.canvas, s.middle), s) for i,s in zip([i for i in chosen for _ in range(c.group)], done)]
 
-# %% ../nbs/12_biphase.ipynb #bc04869b
+# %% ../nbs/12_biphase.ipynb #9c1a718c
 def biphase(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
     items:list[Item],
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Verdicts in order, such as judge_all of an open Judge
     run:Run, # Where it is written down; a run with checkpoints goes on
-    c:BiphaseConfig=BiphaseConfig()
+    c:BiphaseConfig=BiphaseConfig(),
+    stop:Callable[[],bool]=lambda: False # Asked before each step; if it says yes, the run is saved and can go on later
 )->list[dict]: # One row a step
     "Train a model to fill in cores, then to write whole programs"
     preflight(judging, items[0].task, items[0].program)
     opt,dev = adamw(model, c.lr),next(model.parameters()).device
     first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
+        if stop(): save(run, model, opt, step); break
         clock = [time.perf_counter()]
         phase,at,length = c.phase(step)
         rollouts = roll_out(model, tok, items, scheduled(items, at, length, c.items, c.seed), c, step)
@@ -130,27 +133,30 @@ def biphase(
         r,alive = (x.view(-1, c.group) for x in as_group([c.rewards.of(v) for v in verdicts]))
         A = {'loo':leave_one_out, 'zscore':zscore}[c.advantage](r, alive)
         learn = [i for i,a in enumerate(A.flatten()) if a!=0]
-        told:dict[str,float] = {}
-        if learn:
-            samples = [rollouts[i].sample for i in learn]
-            batch = batch_of(samples, model.config.pad_token_id)
-            views = likelihood_views(c.likelihood, samples, batch, generator(c.seed, 'masks', step), c.shrink).to(dev)
+        samples,losses,told = [rollouts[i].sample for i in learn],list[Loss](),dict[str,float]()
+        n = sum(len(s.middle) for s in samples)
+        opt.zero_grad()
+        for k,part in enumerate(parts([len(s.middle) for s in samples], c.rows)):
+            some = [samples[i] for i in part]
+            batch = batch_of(some, model.config.pad_token_id)
+            views = likelihood_views(c.likelihood, some, batch, generator(c.seed, 'masks', step, k), c.shrink).to(dev)
             batch,exact = batch.to(dev),c.likelihood=='trace' and c.shrink==1
-            logp = view_logps(model, batch, views)
-            old = sampled_logps(samples).to(logp) if exact else logp.detach()
-            with torch.no_grad(): ref = view_logps(first, batch, views) if first else None
-            loss = clipped_loss(logp, old, A.flatten()[learn].to(logp), batch.real, c.eps, beta=c.beta, ref=ref)
-            opt.zero_grad()
-            loss.total.backward()
+            logp = view_logps(model, batch, views, c.temperature)
+            old = sampled_logps(some).to(logp) if exact else logp.detach()
+            with torch.no_grad(): ref = view_logps(first, batch, views, c.temperature) if first else None
+            losses.append(clipped_loss(logp, old, A.flatten()[[learn[i] for i in part]].to(logp), batch.real, c.eps, beta=c.beta, ref=ref, norm=n))
+            losses[-1].total.backward()
+        if losses:
             norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
             opt.step()
-            told = dict(policy_loss=loss.policy, kl=loss.kl, ratio=loss.ratio, clipped=loss.clipped, grad_norm=float(norm))
+            told = dict(policy_loss=sum(l.policy for l in losses), kl=sum(l.kl for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
         clock.append(time.perf_counter())
 
         spent = dict(zip(('s_rollout','s_judge','s_update'), (round(b-a, 4) for a,b in itertools.pairwise(clock))))
         for i,(x,v) in enumerate(zip(rollouts, verdicts)): run.add('ledger.jsonl', **ledger_row(c, step, phase, items, i, x, v, float(r.flatten()[i]), float(A.flatten()[i])))
-        run.add('metrics.jsonl', step=step, phase=phase, reward=float(r[alive].mean()) if alive.any() else 0., excluded=int((~alive).sum()), frac_groups_with_signal=float((A!=0).any(1).double().mean()),
-            unique=len({x.text for x in rollouts}), tokens=sum(len(x.sample.middle) for x in rollouts), **told, **spent)
+        tokens = sum(len(x.sample.middle) for x in rollouts)
+        run.add('metrics.jsonl', step=step, phase=phase, reward=float(r[alive].mean()) if alive.any() else 0., level=sum(items[x.item].level for x in rollouts)/len(rollouts), excluded=int((~alive).sum()),
+            frac_groups_with_signal=float((A!=0).any(1).double().mean()), unique=len({x.text for x in rollouts}), entropy=-sum(sum(x.sample.logp) for x in rollouts)/tokens, tokens=tokens, **told, **spent)
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')
 

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['FAULTS', 'Fault', 'edits', 'broken']
 
-# %% ../nbs/08f_faults.ipynb #4481ff8e
+# %% ../nbs/08f_faults.ipynb #0581f831
 import random, re
 from dataclasses import dataclass
-from typing import Callable, Iterator
+from typing import Iterator
 from .core import Record, derive_seed
 from .program import Program, cuda_strings
 

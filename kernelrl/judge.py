@@ -161,7 +161,7 @@ class Judge:
         self.stopping.set()
         if self._bench: self._bench.close()
 
-# %% ../nbs/07_judge.ipynb #29998428
+# %% ../nbs/07_judge.ipynb #50d2493e
 def judge_one(j:Judge, task:Task, program:Program)->Verdict:
     "Take one program through the gates, or take its verdict from the store"
     if j.kind=='replay': return _replayed(j, task, program)
@@ -192,7 +192,7 @@ def _verdict(j:Judge, job:Job, status:str, gate:str, reason:Finding|None)->Verdi
     speedups = t.speedups if t else ()
     if status=='ok' and speedups and speedups[0].hi<1: status = 'slow'
     return Verdict(job.task.name, job.program.name, status, gate, job.task.id, job.program.id, reason, tuple(job.findings), tuple(job.errors), dict(t.timings) if t else {}, tuple(speedups), tuple(job.resources),
-        t.floor_ms if t else None, j.protocol.name, j.bench.device, j.bench.source, job.checks, job.seeds, job.seconds, JUDGE, datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d'))
+        t.floor_ms if t else None, j.protocol.name, j.bench.device, j.bench.source, job.checks, job.seeds, job.seconds, JUDGE, date=datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d'))
 
 # %% ../nbs/07_judge.ipynb #69076369
 def shipped_verdicts()->Path: # KernelRLError where there are none

@@ -26,7 +26,7 @@ from .writers import FLAGS, allowed, variants, write
 from .zoo import recipe
 from ._syntax import Source
 
-# %% ../nbs/15_klineage.ipynb #e876cb51
+# %% ../nbs/15_klineage.ipynb #7d9ce77b
 @dataclass(frozen=True)
 class Context:
     "What a proposer gets to see"
@@ -51,6 +51,7 @@ class Candidate(Record):
     sites:int = 1 # Places that were changed
     conditions:tuple[Condition,...] = () # As checked where it was applied
     note:str = ''
+    expected:float = 1. # Gain that its proposer expects; believed only as to what to try first
     def __repr__(self): return f'{self.move} at {self.sites} place{"s"*(self.sites!=1)}'+(f' ({self.by})' if self.by else '')
 
 @runtime_checkable
@@ -163,7 +164,7 @@ class Templates:
             out.append(Candidate(_written(context.task, new, style), f'flag:{f}', self.name, 1, conds, FLAGS[f]))
         return fresh(out, context)
 
-# %% ../nbs/15_klineage.ipynb #c47c516e
+# %% ../nbs/15_klineage.ipynb #3b3ea0f1
 def features(
     task:Task,
     program:Program
@@ -177,7 +178,7 @@ def features(
 def audit(before:frozenset[str], after:frozenset[str], move:str)->str: # '' when all is well
     "What is wrong with the features of a simpler program"
     if before-after-{move}: return f'{", ".join(sorted(before-after-{move}))} went too'
-    if after-before: return f'{", ".join(sorted(after-before))} came in'
+    if len(after-before)>(move in before): return f'{", ".join(sorted(after-before))} came in'
     if move in before and move in after: return f'{move} is still there'
     return ''
 
@@ -344,15 +345,14 @@ def walk_back(
         if path: save_lineage(path, l)
     return l
 
-# %% ../nbs/15_klineage.ipynb #bb9e56aa
+# %% ../nbs/15_klineage.ipynb #19d3c5f3
 def lineage_figure(l:Lineage)->Any: # A plotly figure
     "Speed from the plain program up to the expert, with what each step brought"
     import plotly.graph_objects as go
     up,moves = list(reversed(l.verdicts)),['plain' if l.end=='complete' else 'start', *(s.move.removeprefix('flag:') for s in reversed(l.steps))]
     s = [v.speedup for v in up]
-    y,known = [x.ratio if x else None for x in s],[x for x in s if x]
-    source,base = (known[0].source,known[0].baseline) if known else ('',''),
-    source,base = source if isinstance(source, tuple) else (source,base)
+    y,first = [x.ratio if x else None for x in s],next((x for x in s if x), Speedup(1, 1, 1, 'the baseline', source='measured'))
+    source,base = first.source,first.baseline
     bars = dict(type='data', symmetric=False, array=[x.hi-x.ratio if x else 0 for x in s], arrayminus=[x.ratio-x.lo if x else 0 for x in s], thickness=1, visible=source!='estimated')
     labels = ['', *(f'{t.gain.ratio:.2f}x' if t.gain else '' for t in reversed(l.steps))]
     text = [f'{m}<br>{v.speedup or v.status}' for m,v in zip(moves, up)]

@@ -6,7 +6,7 @@
 __all__ = ['Question', 'LeapConfig', 'grpo', 'unpruned', 'trloo', 'Turn', 'Rollout', 'asked', 'take_turn', 'activated', 'credits',
            'leap', 'write_down', 'replay_window']
 
-# %% ../nbs/13_leap.ipynb #a3b5883d
+# %% ../nbs/13_leap.ipynb #9345b1c1
 import itertools, math, time
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -16,15 +16,15 @@ from ._checkpoint import resume, save
 from .core import Record, Run
 from .judge import preflight
 from .lm import view_logps
-from .objective import RewardTable, clipped_loss, leave_one_out, likelihood_views, rank, turn_credit, zscore
+from .objective import Loss, RewardTable, clipped_loss, leave_one_out, likelihood_views, rank, turn_credit, zscore
 from .program import Program
 from .sampler import Decoding, Sample, batch_of, generator, sample, sampled_logps
-from .sft import adamw, chosen, SFTConfig
+from .sft import SFTConfig, adamw, chosen, parts
 from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
 
-# %% ../nbs/13_leap.ipynb #063a7ad7
+# %% ../nbs/13_leap.ipynb #94720e0d
 @dataclass(frozen=True)
 class Question(Record):
     "A task, and a right program for the preflight and for holes"
@@ -52,6 +52,7 @@ class LeapConfig(Record):
     threshold:float|None = .9
     temperature:float = 1.
     room:int|None = None # Places for what is written; the model's own if not given
+    rows:int = 16 # Turns in one forward pass of the update; the gradient is that of all of them
     max_grad_norm:float = 1.
     seed:int = 0
     save_every:int = 10
@@ -156,19 +157,21 @@ def _turnwise(group:list[Rollout], alive:torch.Tensor, c:LeapConfig)->list[list[
             if here[i]: out[i][t] = float(a[i])
     return out
 
-# %% ../nbs/13_leap.ipynb #6e4847df
+# %% ../nbs/13_leap.ipynb #adb15d9b
 def leap(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
     questions:list[Question],
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Verdicts in order, such as judge_all of an open Judge
     run:Run, # Where it is written down; a run with checkpoints goes on
-    c:LeapConfig=LeapConfig()
+    c:LeapConfig=LeapConfig(),
+    stop:Callable[[],bool]=lambda: False # Asked before each step; if it says yes, the run is saved and can go on later
 )->list[dict]: # One row a step
     "Train a model on tasks with feedback, pruned by difficulty and rewarded by rank"
     preflight(judging, questions[0].task, questions[0].program)
     opt,dev = adamw(model, c.lr),next(model.parameters()).device
     for step in range(resume(run, model, opt), c.steps):
+        if stop(): save(run, model, opt, step); break
         picks = chosen(step, len(questions), SFTConfig(batch=c.questions, seed=c.seed))
         rollouts = [Rollout(q, k) for k,q in enumerate(picks) for _ in range(c.group)]
         groups = [rollouts[k*c.group:(k+1)*c.group] for k in range(len(picks))]
@@ -182,23 +185,25 @@ def leap(
         t = time.perf_counter()
         credit = [a for g in groups for a in credits(g, c)]
         rows = [(x.sample,a) for r,ts in zip(rollouts, credit) for x,a in zip(r.turns, ts) if a!=0]
-        told:dict[str,float] = {}
-        if rows:
-            samples = [s for s,_ in rows]
-            batch = batch_of(samples, model.config.pad_token_id)
-            views,batch = likelihood_views('trace', samples, batch).to(dev),batch.to(dev)
-            logp = view_logps(model, batch, views)
-            loss = clipped_loss(logp, sampled_logps(samples).to(logp), torch.tensor([a for _,a in rows]).to(logp), batch.real, c.eps)
-            opt.zero_grad()
-            loss.total.backward()
+        samples,losses,told = [x for x,_ in rows],list[Loss](),dict[str,float]()
+        n = sum(len(x.middle) for x in samples)
+        opt.zero_grad()
+        for part in parts([len(x.middle) for x in samples], c.rows):
+            some = [samples[i] for i in part]
+            batch = batch_of(some, model.config.pad_token_id)
+            views,batch = likelihood_views('trace', some, batch).to(dev),batch.to(dev)
+            logp = view_logps(model, batch, views, c.temperature)
+            losses.append(clipped_loss(logp, sampled_logps(some).to(logp), torch.tensor([rows[i][1] for i in part]).to(logp), batch.real, c.eps, norm=n))
+            losses[-1].total.backward()
+        if losses:
             norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
             opt.step()
-            told = dict(policy_loss=loss.policy, ratio=loss.ratio, clipped=loss.clipped, grad_norm=float(norm))
+            told = dict(policy_loss=sum(l.policy for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
         write_down(run, c, step, questions, rollouts, groups, open_, credit, told, (*spent, time.perf_counter()-t))
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')
 
-# %% ../nbs/13_leap.ipynb #a59db9aa
+# %% ../nbs/13_leap.ipynb #6a46105f
 def write_down(run:Run, c:LeapConfig, step:int, questions:list[Question], rollouts:list[Rollout], groups:list[list[Rollout]], open_:list[bool], credit:list[list[float]], told:dict, spent:tuple):
     "Ledger rows for all turns, one metrics row"
     for i,(r,ts) in enumerate(zip(rollouts, credit)):
@@ -208,6 +213,7 @@ def write_down(run:Run, c:LeapConfig, step:int, questions:list[Question], rollou
     first = [bool(r.passed==1) for r in rollouts if not r.excluded(c.rewards)]
     run.add('metrics.jsonl', step=step, acc1=sum(first)/max(len(first), 1), acc=sum(bool(r.passed) for r in rollouts)/len(rollouts), activated=sum(open_)/len(open_), turns=sum(len(r.turns) for r in rollouts),
         excluded=sum(r.excluded(c.rewards) for r in rollouts), advantage_sum=sum(map(sum, credit)), frac_groups_with_signal=sum(any(a for ts in credit[k*c.group:(k+1)*c.group] for a in ts) for k in range(len(groups)))/len(groups),
+        unique=len({r.turns[0].text for r in rollouts}), entropy=-sum(sum(x.sample.logp) for r in rollouts for x in r.turns)/sum(len(x.sample.middle) for r in rollouts for x in r.turns),
         tokens=sum(len(x.sample.middle) for r in rollouts for x in r.turns), **told, **dict(zip(('s_rollout','s_judge','s_update'), (round(x, 4) for x in spent))))
 
 def replay_window(

@@ -4,25 +4,25 @@
 
 # %% auto #0
 __all__ = ['INK', 'FAINT', 'GRID', 'COLOURS', 'STATUS', 'DECISION', 'SPENT', 'HEIGHT', 'STAGES', 'Origin', 'shown', 'few',
-           'template', 'log_axis', 'Chart', 'origin_of', 'speed_rows', 'speed_figure', 'speed_chart', 'fast_p_chart',
-           'add_band', 'RunLog', 'read_run', 'arms', 'origin_of_runs', 'spent', 'smooth', 'curve_of', 'band',
-           'learning_figure', 'learning_charts', 'comparison', 'binned', 'stage_figure', 'stage_chart', 'status_rows',
-           'status_figure', 'status_chart', 'by_quarter', 'outcome_charts', 'Result', 'read_result', 'rank_chart',
-           'interval_rows', 'forest_chart', 'lineage_rows', 'lineage_figure', 'lineage_chart', 'sweep_charts',
-           'Material', 'find', 'Report', 'draw', 'run_row', 'result_charts', 'browser', 'no_pictures', 'pictures',
-           'write']
+           'template', 'log_axis', 'mark', 'Chart', 'origin_of', 'speed_rows', 'speed_figure', 'speed_chart',
+           'fast_p_chart', 'add_band', 'RunLog', 'read_run', 'arms', 'origin_of_runs', 'spent', 'smooth',
+           'default_window', 'curve_of', 'band', 'learning_figure', 'learning_charts', 'comparison', 'binned',
+           'stage_figure', 'stage_chart', 'status_rows', 'status_figure', 'status_chart', 'by_quarter',
+           'outcome_charts', 'Result', 'read_result', 'rank_chart', 'flat', 'interval_rows', 'forest_chart',
+           'lineage_rows', 'lineage_figure', 'lineage_chart', 'read_lineage', 'SweepLog', 'read_sweep', 'sweep_charts',
+           'Material', 'find', 'markdown', 'Report', 'draw', 'run_row', 'result_charts', 'browser', 'no_pictures',
+           'pictures', 'write']
 
-# %% ../nbs/17_report.ipynb #0d4bf151
+# %% ../nbs/17_report.ipynb #68487785
 import html, json, math, os, re, shutil
 import numpy as np
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
-from .core import KernelRLError, Record, Run, atomic_write, canonical, digest
-from .cuke import KEEP, decision
+from .core import KernelRLError, Record, Run, atomic_write, canonical, digest, read_jsonl
+from .funnel import KEEP, decision
 from .evals import Curve, Measure, Score, acc_at_turn, bootstrap, equal_budget, outcomes, pass_at_k, score, time_ratio, time_to
-from .sweep import Sweep, flat, markdown
 from .verdict import Verdict, load_verdicts
 
 # %% ../nbs/17_report.ipynb #90cb952e
@@ -52,16 +52,16 @@ def few(items:Iterable[Any])->str:
     seen = [str(x) for x in dict.fromkeys(items) if x not in (None,'')]
     return ', '.join(seen[:3])+(f' and {len(seen)-3} more' if len(seen)>3 else '')
 
-# %% ../nbs/17_report.ipynb #8d1768d4
+# %% ../nbs/17_report.ipynb #17d3639f
 INK,FAINT,GRID = '#222222','#767676','#e6e6e6'
 COLOURS = ('#0072B2','#D55E00','#009E73','#CC79A7','#E69F00','#56B4E9','#8C6D31','#000000')
 STATUS = {'ok':'#0072B2', 'slow':'#56B4E9', 'wrong':'#D55E00', 'launch':'#E69F00', 'compile':'#F0E442', 'timeout':'#CC79A7', 'forbidden':'#000000', 'suspect':'#8C6D31', 'unsupported':'#BBBBBB', 'infra':'#DDDDDD'}
-DECISION = {'kept':'#0072B2', 'interval_spans_bar':'#E69F00', 'slower_than_bar':'#8a8a8a', 'too_short_to_tell':'#CC79A7', 'failed':'#D55E00'}
+DECISION = {'kept':'#0072B2', 'near_duplicate':'#56B4E9', 'interval_spans_bar':'#E69F00', 'too_short_to_tell':'#CC79A7', 'slower_than_bar':'#8a8a8a', 'screened_out':'#BBBBBB', 'undecided':'#8C6D31'}
 
 def template()->Any: # A plotly template
     "What all figures look like"
     import plotly.graph_objects as go
-    axis = dict(gridcolor=GRID, linecolor=FAINT, zeroline=False, ticks='outside', tickcolor=FAINT, ticklen=4, showline=True, automargin=True, title=dict(font=dict(size=13)))
+    axis = dict(gridcolor=GRID, linecolor=FAINT, zeroline=False, ticks='outside', tickcolor=FAINT, ticklen=4, showline=True, automargin=True, title=dict(font=dict(size=13), standoff=10))
     return go.layout.Template(layout=dict(font=dict(family='Helvetica, Arial, sans-serif', size=12, color=INK), title=dict(font=dict(size=16), x=0, xref='container', xanchor='left', yref='container', y=1, yanchor='top', pad=dict(t=14, l=14)), colorway=COLOURS,
         plot_bgcolor='white', paper_bgcolor='white', xaxis=axis, yaxis=axis, legend=dict(orientation='h', x=0, y=1, yanchor='bottom', xanchor='left', font=dict(size=12)), hoverlabel=dict(font=dict(size=12)), margin=dict(l=60, r=24, t=76, b=60)))
 
@@ -75,7 +75,13 @@ def log_axis(
     ticks = [s*10.**e for e in range(math.floor(lo), math.ceil(hi)+1) for s in steps if lo<=math.log10(s*10.**e)<=hi]
     return dict(type='log', range=[lo,hi], tickvals=ticks, ticktext=[f'{t:g}' for t in ticks])
 
-# %% ../nbs/17_report.ipynb #bb2b46ef
+def mark(fig:Any, x:float, text:str, dash:str='dash', across:bool=False):
+    "A line at a ratio, named at its end; across: on the y axis"
+    (fig.add_hline if across else fig.add_vline)(x, line=dict(color=INK, width=1, dash=dash))
+    place = dict(y=math.log10(x), yref='y', x=1, xref='paper', xanchor='right', yanchor='bottom') if across else dict(x=math.log10(x), xref='x', y=1, yref='paper', xanchor='center', yanchor='bottom')
+    fig.add_annotation(text=text, showarrow=False, font=dict(size=11, color=FAINT), **place)
+
+# %% ../nbs/17_report.ipynb #6730e56c
 @dataclass(frozen=True)
 class Chart:
     "A figure, the rows it was drawn from, and where they come from"
@@ -96,19 +102,19 @@ def _dress(fig:Any, title:str, origin:str):
     "Template, title, and the origin in small print below"
     width = fig.layout.width or 800
     lines = _wrap(origin, int(width/5.6))
-    b = (fig.layout.margin.b or 62)+12*len(lines)
+    b = (fig.layout.margin.b or 70)+12*len(lines)
     fig.update_layout(template=template(), title_text=title, width=width, height=(fig.layout.height or 420)+12*len(lines), margin_b=b)
-    fig.add_annotation(text='<br>'.join(html.escape(l) for l in lines), x=0, xref='container', y=0, yref='container', xanchor='left', yanchor='bottom', align='left', showarrow=False, font=dict(size=10, color=FAINT), xshift=14, yshift=6)
+    fig.add_annotation(text='<br>'.join(html.escape(l) for l in lines), x=1, xref='paper', y=0, yref='paper', xanchor='right', yanchor='bottom', align='left', showarrow=False, font=dict(size=10, color=FAINT), yshift=8-b)
 
 def _wrap(text:str, width:int)->list[str]:
     import textwrap
     return textwrap.wrap(text, width) or ['']
 
-# %% ../nbs/17_report.ipynb #8e1413da
+# %% ../nbs/17_report.ipynb #d9acd8e8
 def origin_of(
     verdicts:Sequence[Verdict],
     files:Sequence[str]=(),
-    commit:str=''
+    build:Mapping[str,Any]={} # build.json
 )->Origin:
     "What a set of verdicts has in common; measured and estimated ones do not mix"
     kinds = sorted({(v.source, v.device.name if v.device else '') for v in verdicts if v.status!='infra'})
@@ -116,22 +122,23 @@ def origin_of(
     ours = sum(v.status in ('infra','unsupported') for v in verdicts)
     bad = sum(not v.ok for v in verdicts)-ours
     source,device = kinds[0] if kinds else ('','')
-    days = sorted({v.date for v in verdicts if v.date})
+    days,commit = sorted({v.date for v in verdicts if v.date}),build.get('commit', '')
     return Origin(tuple(files), device, source, few(v.protocol for v in verdicts), days[0] if len(days)==1 else f'{days[0]} to {days[-1]}' if days else '', commit if commit!='not recorded' else '', counted=f'{len(verdicts)} programs for {len({v.task for v in verdicts})} tasks, {bad} failed'+(f', {ours} that we could not judge' if ours else ''))
 
 def speed_rows(
     verdicts:Iterable[Verdict],
-    at_least:float=KEEP # The bar
+    build:Mapping[str,Any]={} # What the build said of itself (build.json); its decisions count
 )->list[dict]: # Fastest first, failures last
-    "Programs with their speedups"
+    "Programs with their speedups, and what was decided"
+    decided = {(r.get('task'),r.get('program')):r['decision'] for r in build.get('rows', []) if 'decision' in r}
     def one(v:Verdict)->dict:
-        d,s = decision(v, at_least),v.speedup if v.ok else None
+        d,s = decided.get((v.task,v.program)) or decision(v, build.get('at_least', KEEP)),v.speedup if v.ok else None
         eager = next((x.ratio for x in v.speedups if x.baseline=='eager'), None) if v.ok else None
         c = v.timings.get('candidate') if v.ok else None
         return {'task':v.task, 'program':v.program or v.program_id[:8], 'status':v.status, 'speedup':s and s.ratio, 'lo':s and s.lo, 'hi':s and s.hi, 'ms':c and c.ms, 'eager':eager, 'decision':d, 'baseline':s.baseline if s else '', 'program_id':v.program_id, 'task_id':v.task_id}
     return sorted(map(one, verdicts), key=lambda r: (r['speedup'] is None, -(r['speedup'] or 0), r['task'], r['program']))
 
-# %% ../nbs/17_report.ipynb #dad79959
+# %% ../nbs/17_report.ipynb #cc14cae4
 def speed_figure(
     rows:Sequence[dict], # Of speed_rows
     at_least:float=KEEP # The bar
@@ -139,9 +146,10 @@ def speed_figure(
     "Speedups with their intervals: a line each for up to 60 programs, above that in order of rank"
     import plotly.graph_objects as go
     rows = [r for r in rows if r['speedup']]
+    rows = [r if r['decision'] in DECISION else {**r, 'decision':'undecided'} for r in rows]
     fig,many = go.Figure(),len(rows)>60
     place = [f'{html.escape(r["task"])}  <span style="color:{FAINT}">{html.escape(r["program"])}</span>' for r in rows]
-    for d in [d for d in DECISION if any(r['decision']==d for r in rows)]:
+    for d in sorted({r['decision'] for r in rows}, key=[*DECISION].index):
         mine = [i for i,r in enumerate(rows) if r['decision']==d]
         along,pos = [rows[i]['speedup'] for i in mine],[i+1 for i in mine]
         error = dict(type='data', symmetric=False, array=[rows[i]['hi']-rows[i]['speedup'] for i in mine], arrayminus=[rows[i]['speedup']-rows[i]['lo'] for i in mine], thickness=1.2, width=0 if many else 2)
@@ -149,8 +157,7 @@ def speed_figure(
         fig.add_scatter(mode='markers', name=f'{d.replace("_"," ")} ({len(mine)})', marker=dict(color=DECISION[d], size=5 if many else 8), customdata=[[rows[i]['task'],rows[i]['program'],rows[i]['lo'],rows[i]['hi'],i] for i in mine], **xy,
             hovertemplate='%{customdata[0]} / %{customdata[1]}<br>%{'+('y' if many else 'x')+':.2f}x [%{customdata[2]:.2f}, %{customdata[3]:.2f}]<extra></extra>')
     ends = log_axis(min([.7,*(r['lo'] for r in rows)]), max([3.,*(r['hi'] for r in rows)]))
-    for x,dash,text in ((1.,'dot','as fast'),(at_least,'dash',f'{at_least:g}x')):
-        (fig.add_hline if many else fig.add_vline)(x, line=dict(color=INK, width=1, dash=dash), annotation_text=text, annotation_position='top right' if many else 'top', annotation_font=dict(size=11, color=FAINT))
+    for x,dash,text in ((1.,'dot','as fast'),(at_least,'dash',f'{at_least:g}x')): mark(fig, x, text, dash, across=many)
     label = f'speedup over {_baseline(rows)}, times'
     if many: fig.update_layout(height=460, xaxis_title='rank', yaxis=dict(title=label, **ends))
     else: fig.update_layout(height=150+16*len(rows), margin_t=96, legend_y=1+24/max(16*len(rows), 60), xaxis=dict(title=label, **ends), yaxis=dict(tickvals=list(range(1, len(rows)+1)), ticktext=place, range=[len(rows)+.6,.4], showgrid=False, tickfont=dict(size=11)))
@@ -160,18 +167,18 @@ def _baseline(rows:Sequence[dict])->str:
     names = {r['baseline'] for r in rows if r['baseline']}
     return {'eager_graph':'eager PyTorch replayed as a CUDA graph', 'eager':'eager PyTorch as called', 'compile':'torch.compile', 'naive':'the naive program'}.get(names.pop() if len(names)==1 else '', 'the baseline')
 
-def speed_chart(verdicts:Sequence[Verdict], name:str='cuke', at_least:float=KEEP, files:Sequence[str]=(), commit:str='')->Chart:
+def speed_chart(verdicts:Sequence[Verdict], name:str='cuke', build:Mapping[str,Any]={}, files:Sequence[str]=())->Chart:
     "The speedups of a data set"
-    rows = speed_rows(verdicts, at_least)
+    rows,at_least = speed_rows(verdicts, build),build.get('at_least', KEEP)
     kept = sum(r['decision']=='kept' for r in rows)
-    return Chart(f'{name}__speedups', f'{kept} of {len(rows)} programs are surely at least {at_least:g} times as fast', speed_figure(rows, at_least), rows, origin_of(verdicts, files, commit), 'Dots are medians, bars 95 % intervals. Kept: the whole interval is above the bar.')
+    return Chart(f'{name}__speedups', f'{kept} of {len(rows)} programs are surely at least {at_least:g} times as fast', speed_figure(rows, at_least), rows, origin_of(verdicts, files, build), 'Dots are medians, bars 95 % intervals. Kept: the whole interval is above the bar.')
 
-# %% ../nbs/17_report.ipynb #e75dba41
+# %% ../nbs/17_report.ipynb #e9d94499
 def fast_p_chart(
     verdicts:Sequence[Verdict],
     name:str='cuke',
-    files:Sequence[str]=(),
-    commit:str=''
+    build:Mapping[str,Any]={}, # build.json
+    files:Sequence[str]=()
 )->Chart:
     "fast_p over p, with intervals over tasks"
     import plotly.graph_objects as go
@@ -185,10 +192,10 @@ def fast_p_chart(
         mine = [r for r in rows if r['sure']==sure and r['p']>0]
         if not sure: add_band(fig, [r['p'] for r in mine], [r['lo'] for r in mine], [r['hi'] for r in mine], colour)
         fig.add_scatter(x=[r['p'] for r in mine], y=[r['value'] for r in mine], mode='lines', line=dict(color=colour, width=2, shape='hv', dash='dot' if sure else 'solid'), name=label)
-    fig.add_vline(KEEP, line=dict(color=INK, width=1, dash='dash'), annotation_text=f'{KEEP:g}x', annotation_position='top', annotation_font=dict(size=11, color=FAINT))
+    mark(fig, KEEP, f'{KEEP:g}x')
     fig.update_layout(height=400, margin_t=88, legend_y=1.06, xaxis=dict(title='p, times as fast as the baseline', **log_axis(.25, max(4., top))), yaxis=dict(title='share of programs (fast_p)', range=[0,1.02], tickformat='.0%'))
     two = score(timed, Measure(KEEP))
-    o = origin_of(verdicts, files, commit)
+    o = origin_of(verdicts, files, build)
     return Chart(f'{name}__fast_p', f'fast_2 is {100*two.value:.0f} % [{100*two.lo:.0f}, {100*two.hi:.0f}]', fig, rows, replace(o, counted=o.counted+(f', {len(verdicts)-len(timed)} not timed' if len(timed)<len(verdicts) else '')), 'Failed programs count as not fast. The band is the 95 % interval over tasks.')
 
 def add_band(fig:Any, x:Sequence[float], lo:Sequence[float], hi:Sequence[float], colour:str, row:int|None=None, col:int|None=None):
@@ -243,7 +250,7 @@ def origin_of_runs(runs:Sequence[RunLog], counted:str='')->Origin:
     said = lambda key: few(r.env.get(key, r.config.get(key) if isinstance(r.config.get(key), str) else '') for r in runs)
     return Origin(tuple(sorted({shown(r.path) for r in runs}))[:4], said('device'), said('source'), said('protocol'), said('date'), few(r.commit for r in runs if r.commit!='unknown'), f'seed{"s" if len(runs)>1 else ""} {few(r.seed for r in runs)}', counted)
 
-# %% ../nbs/17_report.ipynb #a1706b49
+# %% ../nbs/17_report.ipynb #ac1e819a
 SPENT = {'steps':'steps', 'seconds':'seconds of one machine', 'calls':'calls of the judge', 'tokens':'tokens written'}
 HEIGHT = {'pass1':'held-out pass@1', 'acc1':'share right in the first turn', 'acc':'share right within all turns', 'reward':'mean reward'}
 
@@ -262,6 +269,8 @@ def smooth(
 )->list[float]:
     "Mean of the last few values"
     return [float(np.mean(y[max(0, i+1-window):i+1])) for i in range(len(y))]
+
+def default_window(steps:int)->int: return max(1, min(5, steps//3), steps//10)
 
 def curve_of(run:RunLog, y:str, x:str, window:int=1)->Curve|None: # None when there are not two points yet
     "One learning curve of a run"
@@ -282,17 +291,17 @@ def band(
         out.append({'x':float(x), 'mean':m, 'lo':lo if math.isfinite(lo) else None, 'hi':hi if math.isfinite(hi) else None})
     return out
 
-# %% ../nbs/17_report.ipynb #fc70e38e
+# %% ../nbs/17_report.ipynb #83a830d5
 def learning_figure(
     arms:Mapping[str,Sequence[RunLog]],
     y:str, # Column of the metrics
     xs:Sequence[str]=tuple(SPENT), # Currencies, a panel each
-    window:int|None=None # Steps that go into each mean; a tenth of the shortest run if None
+    window:int|None=None # Steps that go into each mean; by the length of the shortest run if None
 )->tuple[Any,list[dict],int]: # Figure, numbers, window
     "Learning curves over what was spent"
     from plotly.subplots import make_subplots
     n = min((len(r.metrics) for rs in arms.values() for r in rs if r.metrics), default=1)
-    window = max(1, n//10) if window is None else window
+    window = default_window(n) if window is None else window
     across = 2 if len(xs)>1 else 1
     fig = make_subplots(-(-len(xs)//across), across, shared_yaxes=True, horizontal_spacing=.06, vertical_spacing=.2)
     rows:list[dict] = []
@@ -308,10 +317,16 @@ def learning_figure(
             sure = [r for r in mine if r['lo'] is not None]
             if sure: add_band(fig, [r['x'] for r in sure], [max(r['lo'],0.) for r in sure], [min(r['hi'],1.) if y!='reward' else r['hi'] for r in sure], colour, **at)
             fig.add_scatter(x=[r['x'] for r in mine], y=[r['mean'] for r in mine], mode='lines', line=dict(color=colour, width=2.5), name=f'{name} ({len(curves)} seed{"s" if len(curves)!=1 else ""})', legendgroup=name, showlegend=i==0, **at)
+        if x=='steps': _phases(fig, [r for rs in arms.values() for r in rs], at)
         fig.update_xaxes(title_text=SPENT[x], rangemode='tozero', **at)
         if at['col']==1: fig.update_yaxes(title_text=HEIGHT.get(y, y), **at)
     if y in ('acc1','acc','pass1'): fig.update_yaxes(tickformat='.0%', rangemode='tozero')
     return fig.update_layout(height=560 if len(xs)>2 else 360, legend_y=1.03),rows,window
+
+def _phases(fig:Any, runs:Sequence[RunLog], at:dict):
+    "Where a phase ends that all runs have at the same step"
+    found = {tuple((i, b.get('phase')) for i,(a,b) in enumerate(zip(r.metrics, r.metrics[1:]), 1) if a.get('phase')!=b.get('phase')) for r in runs}
+    for i,name in (found.pop() if len(found)==1 else ()): fig.add_vline(i+.5, line=dict(color=FAINT, width=1, dash='dot'), annotation_text=name or '', annotation_position='top right', annotation_font=dict(size=11, color=FAINT), **at)
 
 def learning_charts(
     runs:Sequence[RunLog],
@@ -330,14 +345,14 @@ def learning_charts(
         out.append(Chart(f'{name}__{y}', f'{HEIGHT[y][0].upper()+HEIGHT[y][1:]} against what was spent', fig, rows, o, f'Mean of the last {window} step{"s" if window>1 else ""}; thin lines are seeds, bands 95 % intervals of their mean.{alone}'))
     return out
 
-# %% ../nbs/17_report.ipynb #0b0c6f4f
+# %% ../nbs/17_report.ipynb #aa74d99b
 def comparison(
     arms:Mapping[str,Sequence[RunLog]],
     y:str
 )->list[dict]: # Arms that have the same seeds, two and two
     "Arms against the first one, at equal cost"
     names,out = list(arms),[]
-    window = max(1, min(len(r.metrics) for rs in arms.values() for r in rs)//10)
+    window = default_window(min(len(r.metrics) for rs in arms.values() for r in rs))
     for other in names[1:]:
         for x in ('seconds','calls','tokens'):
             a,b = ([c for r in arms[n] if (c := curve_of(r, y, x, window))] for n in (names[0],other))
@@ -354,7 +369,7 @@ def _cell(s:Any)->str:
     ends = [f(v) if math.isfinite(v) else '?' for v in (s.lo,s.hi)]
     return f'{f(s.value)}{"" if s.unit=="points" else "x"} [{ends[0]}, {ends[1]}]'
 
-# %% ../nbs/17_report.ipynb #22e2cbbf
+# %% ../nbs/17_report.ipynb #18c60ca2
 STAGES = {'s_rollout':('writing', '#0072B2'), 's_judge':('judging', '#E69F00'), 's_update':('learning', '#009E73')}
 
 def binned(
@@ -379,7 +394,7 @@ def stage_figure(run:RunLog)->tuple[Any,list[dict]]: # Figure, numbers
     for i,k in enumerate(names):
         label,colour = STAGES.get(k, (k[2:], COLOURS[(i+3)%len(COLOURS)]))
         fig.add_bar(x=[(r['step']+r['to'])/2+1 for r in rows], y=[r[k] for r in rows], width=[r['to']-r['step']+1 for r in rows], name=label, marker=dict(color=colour, line=dict(width=0)), hovertemplate='step %{x}: %{y:.2f} s<extra>'+label+'</extra>')
-    return fig.update_layout(barmode='stack', height=340, xaxis_title='step', yaxis_title='seconds a step', bargap=0),rows
+    return fig.update_layout(barmode='stack', height=340, xaxis_title='step', yaxis_title='seconds a step', bargap=0, legend_traceorder='normal'),rows
 
 def stage_chart(run:RunLog)->Chart:
     "Seconds of each step by stage, and their shares"
@@ -389,7 +404,7 @@ def stage_chart(run:RunLog)->Chart:
     title = f'{all_/max(len(run.metrics), 1):.3g} s a step: '+', '.join(f'{100*v/all_:.0f} % {STAGES[k][0]}' for k,v in total.items())
     return Chart(f'{run.name}__seconds', title, fig, rows, origin_of_runs([run], f'{run.name}: {len(run.metrics)} steps'), 'Means of neighbouring steps where there are more than 60.')
 
-# %% ../nbs/17_report.ipynb #8a5fb871
+# %% ../nbs/17_report.ipynb #0fb26859
 def status_rows(
     ledger:Sequence[dict],
     later:bool=False # Turns after the first, instead of the first
@@ -414,7 +429,7 @@ def status_figure(ledger:Sequence[dict])->tuple[Any,list[dict]]: # Figure, numbe
         fig.update_xaxes(title_text='step', row=1, col=col)
     fig.update_yaxes(title_text='share of programs', range=[0,1], tickformat='.0%', row=1, col=1)
     fig.update_annotations(yshift=2, font=dict(size=12, color=FAINT))
-    return fig.update_layout(barmode='stack', bargap=0, height=380, margin_t=100, legend_y=1.1),[{'turn':p, **r} for p,rows in parts for r in rows]
+    return fig.update_layout(barmode='stack', bargap=0, legend_traceorder='normal', height=380, margin_t=100, legend_y=1.1),[{'turn':p, **r} for p,rows in parts for r in rows]
 
 def status_chart(run:RunLog)->Chart:
     "What became of a run's programs"
@@ -475,7 +490,7 @@ def _score_chart(name:str, x:str, y:str, lines:Mapping[str,Sequence[tuple[int,Sc
 
 def _gist(lines:Mapping[str,Sequence[tuple[int,Score]]])->str: return ', '.join(f'{100*l[-1][1].value:.0f} % ({g})' for g,l in list(lines.items())[:3] if l)
 
-# %% ../nbs/17_report.ipynb #eac58eec
+# %% ../nbs/17_report.ipynb #a6a24867
 @dataclass(frozen=True)
 class Result:
     "A file with what a study or a benchmark found"
@@ -511,9 +526,23 @@ def rank_chart(r:Result)->Chart:
         mine = [x for x in rows if (x['program']=='naive')==(kind=='naive')]
         fig.add_scatter(x=[x['measured_us'] for x in mine], y=[x['estimated_us'] for x in mine], mode='markers', marker=dict(size=8, color=COLOURS[1-(kind!='naive')], symbol='circle' if kind!='naive' else 'diamond'), name='naive programs' if kind=='naive' else 'other programs',
             text=[f'{x["task"]} / {x["program"]}' for x in mine], hovertemplate='%{text}<br>measured %{x:.4g} us, estimated %{y:.4g} us<extra></extra>')
-    fig.update_layout(height=520, width=640, xaxis=dict(title='measured, microseconds', **ends), yaxis=dict(title='estimated without a GPU, microseconds', scaleanchor='x', constrain='domain', **ends))
+    fig.update_layout(height=560, width=640, xaxis=dict(title='measured, microseconds', constrain='domain', **ends), yaxis=dict(title='estimated without a GPU, microseconds', scaleanchor='x', constrain='domain', **ends))
     f,i = r.data['figures'],r.data.get('intervals', {}).get('spearman')
     return Chart(f'{r.name}__estimate', f'Rank correlation {f["spearman"]:.2f}'+(f' [{i[0]:.2f}, {i[1]:.2f}]' if i else '')+f', {100*f["within_3x"]:.0f} % within a factor of 3', fig, rows, r.origin(f'{len(rows)} programs, {f.get("not_estimated", 0)} that could not be estimated'), 'Estimates rank; they do not replace a measurement.')
+
+# %% ../nbs/17_report.ipynb #a118214f
+def flat(
+    figures:Mapping[str,Any],
+    prefix:str=''
+)->dict[str,Any]: # Names with dots
+    "Nested figures as one row; of a score its value, `.lo` and `.hi`"
+    out:dict[str,Any] = {}
+    for k,v in figures.items():
+        if isinstance(v, Mapping) and set(v)=={'float'}: out[prefix+k] = float(v['float'])
+        elif isinstance(v, Mapping) and {'value','lo','hi'}<=set(v): out.update(flat({k:v['value'], f'{k}.lo':v['lo'], f'{k}.hi':v['hi']}, prefix))
+        elif isinstance(v, Mapping): out.update(flat(v, f'{prefix}{k}.'))
+        else: out[prefix+k] = v
+    return out
 
 # %% ../nbs/17_report.ipynb #0fe05665
 def interval_rows(figures:Mapping[str,Any])->list[dict]: # name, value, lo, hi, unit
@@ -538,7 +567,7 @@ def forest_chart(r:Result)->Chart|None: # None when no figure has an interval
     fig.update_layout(height=130+34*len(rows)+40*len(parts), margin_t=56)
     return Chart(f'{r.name}__figures', f'{r.name.replace("_"," ")}: figures with their 95 % intervals', fig, rows, r.origin())
 
-# %% ../nbs/17_report.ipynb #34fc1285
+# %% ../nbs/17_report.ipynb #eba7b4d0
 def lineage_rows(
     x:Any # Rows, or a record with `steps`
 )->list[dict]: # label, ratio, lo, hi, accepted
@@ -552,7 +581,7 @@ def lineage_rows(
         if isinstance(ratio, Mapping): r,ratio = {**r, 'lo':ratio.get('lo'), 'hi':ratio.get('hi')},ratio.get('ratio', ratio.get('value'))
         if label is None: raise KernelRLError(f'a step of a lineage has no label (it has {few(r)}); rows are label, ratio and accepted')
         ok = r.get('accepted', r.get('ok', True))
-        out.append({'label':str(label), 'ratio':None if ratio is None else float(ratio), 'lo':r.get('lo'), 'hi':r.get('hi'), 'accepted':bool(ok), **{k:v for k,v in r.items() if k in ('text','reason','status')}})
+        out.append({'label':str(label), 'ratio':None if ratio is None else float(ratio), 'lo':r.get('lo'), 'hi':r.get('hi'), 'accepted':bool(ok), **{k:v for k,v in r.items() if k in ('text','before','reason')}})
     return out
 
 def lineage_figure(rows:Sequence[dict])->tuple[Any,list[dict]]: # Figure, numbers with from and to
@@ -561,7 +590,7 @@ def lineage_figure(rows:Sequence[dict])->tuple[Any,list[dict]]: # Figure, number
     at,out = 1.,[]
     for r in rows:
         ratio = r['ratio'] if r['ratio'] and r['ratio']>0 else 1.
-        out.append({**{k:v for k,v in r.items() if k!='text'}, 'from':at, 'to':at*ratio})
+        out.append({**{k:v for k,v in r.items() if k not in ('text','before')}, 'from':at, 'to':at*ratio})
         if r['accepted']: at *= ratio
     fig,y = go.Figure(),[f'{i}' for i in range(len(out))]
     for name,colour,want in (('faster', COLOURS[0], lambda r: r['accepted'] and r['to']>=r['from']),('slower', COLOURS[1], lambda r: r['accepted'] and r['to']<r['from']),('rejected by the gate', FAINT, lambda r: not r['accepted'])):
@@ -585,46 +614,89 @@ def lineage_chart(x:Any, name:str, origin:Origin=Origin())->Chart:
     total = taken[-1]['to'] if taken else 1.
     return Chart(f'{name}__lineage', f'{len(taken)} steps, {total:.2f} times as fast in all', fig, out, replace(origin, counted=f'{len(rows)} steps tried, {len(rows)-len(taken)} rejected'))
 
-# %% ../nbs/17_report.ipynb #403af524
+# %% ../nbs/17_report.ipynb #b171d4ef
+def read_lineage(
+    path:str|Path # A .jsonl file of a backward walk
+)->tuple[str,list[dict]]|None: # Task, and steps from the plain program up; None if it is something else
+    "The lineage in a file"
+    rows = list(read_jsonl(path))
+    if not rows or rows[0].get('kind')!='start': return None
+    def step(t:dict, ok:bool)->dict:
+        g = t.get('gain') or {}
+        return {'label':t['move'], 'ratio':g.get('ratio'), 'lo':g.get('lo'), 'hi':g.get('hi'), 'accepted':ok, 'reason':t.get('why', ''), 'before':t['simple']['text'], 'text':t['expert']['text']}
+    up = [step(r['step'], True) for r in reversed(rows) if r.get('kind')=='step']
+    return rows[0]['task']['name'],up+[step(r['step'], False) for r in rows if r.get('kind')=='rejected']
+
+# %% ../nbs/17_report.ipynb #9603e7c5
+@dataclass(frozen=True)
+class SweepLog:
+    "What the runs of a sweep have left"
+    name:str # Of the folder
+    path:str
+    study:str # The notebook
+    runs:int # That it has to do
+    table:list[dict] # One row for each finished run: its parameters, status, what it recorded, error
+
+def read_sweep(
+    path:str|Path # Folder of a sweep
+)->SweepLog|None: # None if it is something else
+    "Read a sweep's folder"
+    path = Path(path)
+    specs = [json.loads(p.read_text()) for p in sorted(path.glob('sweep-*.json'))]
+    if not specs: return None
+    rows = []
+    for done in sorted(path.glob('*/done.json')):
+        end,kept = json.loads(done.read_text()),done.parent/'record.json'
+        rows.append({**end['parameters'], 'status':end['status'], **(flat(json.loads(kept.read_text())) if kept.exists() else {}), **({'error':f'{end["error"]["name"]}: {end["error"]["message"]}'} if end.get('error') else {})})
+    return SweepLog(path.name, str(path), Path(specs[0]['notebook']).stem, len({canonical(p) for s in specs for p in s['settings']}), rows)
+
+# %% ../nbs/17_report.ipynb #e87c8661
+def _by_setting(s:SweepLog)->tuple[list[str],dict[str,list[dict]]]: # Columns that can be drawn; finished runs by what was varied
+    done = [r for r in s.table if r['status']=='done']
+    given = [k for k in (done[0] if done else {}) if all(k in r for r in s.table)]
+    given = given[:given.index('status')] if 'status' in given else given # Parameters stand in front
+    numeric = lambda k: all(isinstance(r.get(k, 0.), (int,float)) and not isinstance(r.get(k), bool) for r in done)
+    columns = [k for k in dict.fromkeys(k for r in done for k in r) if k not in {*given,'status'} and not k.endswith(('.lo','.hi')) and numeric(k)]
+    varies = [k for k in given if k!='seed' and len({canonical(r[k]) for r in s.table})>1]
+    by:dict[str,list[dict]] = defaultdict(list)
+    for r in sorted(done, key=lambda r: [(str(type(r[k])),r[k]) if isinstance(r[k], (int,float,str)) else ('',str(r[k])) for k in varies]): by[', '.join(f'{k}={r[k]}' for k in varies) or 'all at their defaults'].append(r)
+    return columns,by
+
 def sweep_charts(
-    s:Sweep,
+    s:SweepLog,
     most:int=6 # Columns that are drawn
 )->list[Chart]: # One, or none when nothing was recorded yet
     "What the runs of a sweep recorded"
     from plotly.subplots import make_subplots
-    table = [r for r in s.table if r['status']=='done']
-    known = set(s.cases[0].parameters)
-    columns = [k for k in dict.fromkeys(k for r in table for k in r) if k not in known|{'run','status','seconds'} and not k.endswith(('.lo','.hi')) and all(isinstance(r.get(k, 0.), (int,float)) for r in table)][:most]
-    if not columns: return []
-    varies = [k for k in s.cases[0].parameters if k!='seed' and len({canonical(c.parameters.get(k)) for c in s.cases})>1]
-    by:dict[str,list[dict]] = defaultdict(list)
-    for r in table: by[', '.join(f'{k}={r[k]}' for k in varies) or 'all at their defaults'].append(r)
+    columns,by = _by_setting(s)
+    if not (columns := columns[:most]): return []
     fig,rows = make_subplots(1, len(columns), shared_yaxes=True, subplot_titles=columns, horizontal_spacing=.04),[]
     for col,k in enumerate(columns, 1):
         for name,mine in by.items():
-            v = [float(r[k]) for r in mine if r.get(k) is not None]
+            v = [float(r[k]) for r in mine if r.get(k) is not None and math.isfinite(r[k])]
             m,lo,hi,how = bootstrap(np.mean, v) if v else (math.nan,-math.inf,math.inf,'')
             rows.append({'setting':name, 'column':k, 'mean':m, 'lo':lo, 'hi':hi, 'n':len(v), 'values':v, 'how':how})
-            fig.add_scatter(x=v, y=[name]*len(v), mode='markers', marker=dict(size=6, color=COLOURS[5], opacity=.8), showlegend=False, row=1, col=col)
             sure = math.isfinite(lo)
+            fig.add_scatter(x=v, y=[name]*len(v), mode='markers', marker=dict(size=7, color=COLOURS[5], opacity=.8), showlegend=False, row=1, col=col)
             fig.add_scatter(x=[m], y=[name], mode='markers', marker=dict(size=10, color=COLOURS[0], symbol='line-ns', line=dict(width=3, color=COLOURS[0])), showlegend=False, row=1, col=col, error_x=dict(type='data', symmetric=False, array=[hi-m if sure else 0], arrayminus=[m-lo if sure else 0], color=COLOURS[0], thickness=1.2, width=4))
     fig.update_yaxes(autorange='reversed', showgrid=False)
     fig.update_layout(height=150+30*len(by), margin_t=80)
-    failed = s.counts.get('failed', 0)
-    o = Origin((shown(s.out),), counted=f'{len(table)} of {len(s.cases)} runs are done, {failed} failed', seeds=f'seeds {few(r.get("seed") for r in table)}' if 'seed' in known else '')
-    return [Chart(f'{s.out.name}__sweep', f'{s.notebook.stem}: {len(by)} setting{"s" if len(by)>1 else ""}', fig, rows, o, 'Small dots are runs, the bar is their mean with its 95 % interval.')]
+    done = [r for r in s.table if r['status']=='done']
+    o = Origin((shown(s.path),), counted=f'{len(done)} of {s.runs} runs are done, {len(s.table)-len(done)} failed', seeds=f'seeds {few(r["seed"] for r in done)}' if 'seed' in done[0] else '')
+    return [Chart(f'{s.name}__sweep', f'{s.study}: {len(by)} setting{"s" if len(by)>1 else ""}', fig, rows, o, 'Small dots are runs, the bar is their mean with its 95 % interval.')]
 
-# %% ../nbs/17_report.ipynb #01476d21
+# %% ../nbs/17_report.ipynb #f9a13bed
 @dataclass
 class Material:
     "What was found on disk"
     verdicts:list[tuple[str,list[Verdict],dict]] = field(default_factory=list) # Path, verdicts, what their build said of itself
     runs:list[RunLog] = field(default_factory=list)
-    sweeps:list[Sweep] = field(default_factory=list)
+    sweeps:list[SweepLog] = field(default_factory=list)
+    lineages:list[tuple[str,str,list[dict]]] = field(default_factory=list) # Path, task, steps
     results:list[Result] = field(default_factory=list)
     left_out:list[str] = field(default_factory=list) # And why
-    def __len__(self): return len(self.verdicts)+len(self.runs)+len(self.sweeps)+len(self.results)
-    def __repr__(self): return f'Material({len(self.verdicts)} data sets, {len(self.runs)} runs, {len(self.sweeps)} sweeps, {len(self.results)} results)'
+    def __len__(self): return len(self.verdicts)+len(self.runs)+len(self.sweeps)+len(self.lineages)+len(self.results)
+    def __repr__(self): return f'Material({len(self.verdicts)} data sets, {len(self.runs)} runs, {len(self.sweeps)} sweeps, {len(self.lineages)} lineages, {len(self.results)} results)'
 
 def find(
     paths:Iterable[str|Path] # Folders and files
@@ -643,19 +715,29 @@ def _look(p:Path, m:Material, depth:int=4):
     if (p/'config.json').exists() and ((p/'metrics.jsonl').exists() or (p/'ledger.jsonl').exists()):
         r = read_run(p)
         return m.runs.append(r) if r.metrics or r.ledger else m.left_out.append(f'{shown(p)}: has no steps yet')
-    if any(p.glob('sweep-*.json')): m.sweeps.append(Sweep.open(p)); return
+    if sweep := read_sweep(p): return m.sweeps.append(sweep)
     for f in sorted(p.iterdir()):
         if f.name.startswith('.') or f.is_symlink(): continue
         if f.is_dir() and depth: _look(f, m, depth-1)
-        elif f.suffix=='.json' and f.name!='build.json' or re.fullmatch(r'verdicts[^.]*\.jsonl', f.name): _look_at(f, m)
+        elif f.suffix in ('.json','.jsonl') and f.name!='build.json': _look_at(f, m)
 
 def _look_at(f:Path, m:Material):
-    if f.suffix=='.jsonl':
+    if re.fullmatch(r'verdicts[^.]*\.jsonl', f.name):
         build = f.parent/'build.json'
         m.verdicts.append((str(f), load_verdicts(f), json.loads(build.read_text()) if build.exists() else {}))
+    elif f.suffix=='.jsonl':
+        if walked := read_lineage(f): m.lineages.append((str(f), *walked))
     elif (r := read_result(f)) is not None: m.results.append(r)
 
-# %% ../nbs/17_report.ipynb #94dd7783
+# %% ../nbs/17_report.ipynb #6ae3dd27
+def markdown(
+    rows:Sequence[Mapping[str,Any]] # Of a table
+)->str:
+    "A table as Markdown"
+    head = list(dict.fromkeys(k for r in rows for k in r))
+    cell = lambda v: '' if v is None else f'{v:.4g}' if isinstance(v, float) else str(v).replace('|','/').replace('\n',' ')[:120]
+    return '\n'.join(['| '+' | '.join(head)+' |', '|'+'---|'*len(head), *('| '+' | '.join(cell(r.get(h)) for h in head)+' |' for r in rows)])+'\n'
+
 @dataclass
 class Report:
     "Figures and tables, and what was left out"
@@ -675,9 +757,9 @@ def draw(
         except KernelRLError as e: out.left_out.append(f'{what}: {e}'); return
         out.charts += [c for c in (got if isinstance(got, list) else [got]) if c]
     for path,verdicts,build in m.verdicts:
-        name,bar = Path(path).parent.name,KEEP
-        for make,more in ((speed_chart,(bar,)),(fast_p_chart,())): add(path, make, verdicts, name, *more, [shown(path)], build.get('commit', ''))
-        out.tables.append((f'{name}: what became of the programs', _decisions(verdicts), repr(origin_of(verdicts, [shown(path)]))))
+        name = Path(path).parent.name
+        for make in (speed_chart,fast_p_chart): add(path, make, verdicts, name, build, [shown(path)])
+        out.tables.append((f'{name}: what became of the programs', _decisions(speed_rows(verdicts, build)), ''))
     if m.runs:
         add('runs', learning_charts, m.runs)
         for y in HEIGHT:
@@ -687,7 +769,8 @@ def draw(
     for r in m.runs:
         if r.metrics: add(r.name, stage_chart, r)
         if r.ledger: add(r.name, status_chart, r); add(r.name, outcome_charts, by_quarter(r.ledger), r.name, origin_of_runs([r], r.name))
-    for s in m.sweeps: add(str(s.out), sweep_charts, s); out.tables.append((f'Sweep {s.out.name}', s.table, shown(s.out)))
+    for s in m.sweeps: add(s.path, sweep_charts, s); out.tables.append((f'Sweep {s.name}', s.table, shown(s.path)))
+    for path,task,steps in m.lineages: add(path, lineage_chart, steps, Path(path).stem, Origin((shown(path),)))
     for x in m.results: add(x.path, result_charts, x); out.tables.append((x.name.replace('_',' '), [flat(x.data['figures'])], repr(x.origin())))
     return _unique(out)
 
@@ -705,10 +788,10 @@ def _renamed(c:Chart, name:str)->Chart:
     for k,v in {**vars(c), 'name':name}.items(): object.__setattr__(new, k, v)
     return new
 
-def _decisions(verdicts:Sequence[Verdict])->list[dict]:
-    n:dict[str,int] = defaultdict(int)
-    for v in verdicts: n[decision(v)] += 1
-    return [{'decision':k, 'programs':v, 'tasks':len({x.task for x in verdicts if decision(x)==k})} for k,v in sorted(n.items(), key=lambda kv: -kv[1])]
+def _decisions(rows:Sequence[dict])->list[dict]:
+    by:dict[str,list[str]] = defaultdict(list)
+    for r in rows: by[r['decision']].append(r['task'])
+    return [{'decision':k, 'programs':len(v), 'tasks':len(set(v))} for k,v in sorted(by.items(), key=lambda kv: -len(kv[1]))]
 
 def run_row(r:RunLog)->dict:
     "A run in one line"
@@ -756,7 +839,7 @@ def _look_of(path:Path)->str:
     try: return json.loads(path.read_text()).get('look', '')
     except (OSError,ValueError): return ''
 
-# %% ../nbs/17_report.ipynb #301d5b06
+# %% ../nbs/17_report.ipynb #15ee72bd
 def write(
     r:Report,
     out:str|Path='figures', # Folder
@@ -786,13 +869,13 @@ def _js_version()->str:
     return get_plotlyjs_version()
 
 def _html_table(rows:Sequence[dict])->str:
-    head,*_,= [list(dict.fromkeys(k for r in rows for k in r))]
+    head = list(dict.fromkeys(k for r in rows for k in r))
     cell = lambda v: '' if v is None else f'{v:.4g}' if isinstance(v, float) else html.escape(str(v))[:160]
     return '<table><tr>'+''.join(f'<th>{html.escape(h)}' for h in head)+'</tr>'+''.join('<tr>'+''.join(f'<td>{cell(r.get(h))}' for h in head)+'</tr>' for r in rows)+'</table>'
 
 def _markdown(r:Report, static:bool)->str:
     out = ['# Report\n', 'Interactive: `report.html`. Written by `kernelrl report`; each figure has its numbers in a JSON file of its name.\n']
     for c in r.charts: out.append(f'## {c.title}\n\n'+(f'![{c.title}]({c.name}.svg)\n\n' if static else '')+f'{c.note+" " if c.note else ""}Numbers: [{c.name}.json]({c.name}.json)\n\n*{c.origin}*\n')
-    for t,rows,o in r.tables: out.append(f'## {t}\n\n{markdown(rows, ())}'+(f'\n*{o}*\n' if o else ''))
+    for t,rows,o in r.tables: out.append(f'## {t}\n\n{markdown(rows)}'+(f'\n*{o}*\n' if o else ''))
     if r.left_out: out.append('## Left out\n\n'+'\n'.join(f'* {x}' for x in r.left_out)+'\n')
     return '\n'.join(out)

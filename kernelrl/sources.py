@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SLOW', 'shipped_pairs', 'room', 'picks', 'zoo_with_room', 'table_pairs', 'folder_pairs', 'pairs_from']
 
-# %% ../nbs/08e_sources.ipynb #c5abee16
-import random, re
+# %% ../nbs/08e_sources.ipynb #dfe63f63
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Iterable, Iterator
@@ -42,7 +42,7 @@ def room(
     best = g.start_us+g.launch_us+(reads+writes*(2 if picks else 1))/g.dram_gbs/1e3
     return estimate_eager(slow, g).ms*1e3/best
 
-# %% ../nbs/08e_sources.ipynb #290b0504
+# %% ../nbs/08e_sources.ipynb #2caf8c51
 _MUST = ('fuse','block','tile') # Without these, where they apply, no program comes near the bar
 
 def picks(
@@ -53,7 +53,8 @@ def picks(
     "Programs for a task that differ in more than their looks"
     must = {f for f in _MUST if f in allowed(task)}
     flags:list[Flags] = [(), *(v for v in reversed(variants(task)) if v and must<=set(v))]
-    out,sets = [],[]
+    out:list[Program] = []
+    sets:list[frozenset[str]] = []
     for f in flags:
         p = write(task, f, derive_seed('sources', seed, task.id, f))
         s = shingles(p.text)
@@ -105,12 +106,12 @@ def folder_pairs(path:Path)->Iterator[tuple[Task,Program]]:
         for p in sorted(set(beside)-tasks):
             if p.name[0]!='_': yield load_tasks(f)[0], Program(p.read_text('utf-8', 'replace'), p.stem)
 
-# %% ../nbs/08e_sources.ipynb #11aa416b
+# %% ../nbs/08e_sources.ipynb #9116956a
 def pairs_from(
     source:str, # shipped, zoo, or a folder or table of tasks and programs
     tasks:list[str]|None=None, # Only the tasks with these names
     seed:int=0, # Of the zoo
-    count:int=160, # Tasks of the zoo
+    count:int=120, # Tasks of the zoo
     programs:int=6, # For each of them, at most
     least:float=3.5 # Room that they must have
 )->list[tuple[Task,Program]]:

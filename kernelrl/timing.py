@@ -164,7 +164,7 @@ def too_short(
     if ms>=2*res: return None
     return Finding('too_short', f'{_ms(ms)} is less than twice what the clock reads for an empty run ({_ms(res)}): the ratio is closer to 1 than the truth', severity='warning')
 
-# %% ../nbs/06_timing.ipynb #9f88a15a
+# %% ../nbs/06_timing.ipynb #3a060942
 def drifting(
     samples:Sequence[float], # Milliseconds in the order they were taken
     least:float=.03 # Relative change that matters
@@ -180,7 +180,9 @@ def drifting(
     left = np.cumsum(s)[:-1]/i; right = (s.sum()-np.cumsum(s)[:-1])/(n-i)
     split = i*(n-i)/n*(right-left)**2; j = int(split.argmax())
     gap,tight = right[j]-left[j], max(s[:j+1].std(), s[j+1:].std())
-    if total and split[j]/total>.85 and gap>max(least, 4*tight) and min(j+1, n-j-1)>n/6:
+    slow = x>(left[j]+right[j])/2
+    changes,by_chance = int(np.count_nonzero(np.diff(slow))),2*slow.sum()*(n-slow.sum())/n # a clock stays for a while where it went
+    if total and split[j]/total>.85 and gap>max(least, 4*tight) and min(j+1, n-j-1)>n/6 and changes<.7*by_chance:
         return Finding('drifting', f'two speeds: {j+1} runs near {_ms(math.exp(left[j]))} and {n-j-1} near {_ms(math.exp(right[j]))}; a clock that switches', severity='warning')
     return None
 

@@ -76,7 +76,8 @@ def test_good(j):
     s = v.speedup
     assert s.baseline=='eager_graph' and s.lo<=s.ratio<=s.hi and 1<s.ratio<4
     assert v.floor_ms<v.timings['candidate'].ms<.1
-    assert v.resources[0].registers>0
+    again = one(j, Program(GOOD.text.replace('2*x[i]+1', 'x[i]+x[i]+1')))
+    assert v.resources[0].registers>0 and again.resources[0].registers>0
 
 BAD = {
     'illegal_access':(HEAD+'y[(long)i*1000000+1000000000] = x[0]; }', 'launch'),

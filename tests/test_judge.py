@@ -42,7 +42,7 @@ def one(j, text, name=''): return judge_one(j, TASK, Program(text, name))
 
 def test_good(j):
     v = one(j, GOOD, 'good')
-    assert v.ok and v.source=='estimated' and v.checks==2 and v.device.kind=='host'
+    assert v.ok and v.source=='estimated' and v.checks==2 and v.device.kind=='host' and v.date and len(v.key)==16
     assert v.speedup.source=='estimated' and 'estimated' in repr(v)
     assert Verdict.from_json(v.to_json())==v
     assert set(v.seconds)=={'trace','compile','correct','sanitize','time'}

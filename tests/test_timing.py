@@ -126,6 +126,8 @@ def test_drifting():
     assert all(drifting(noisy(50)*np.linspace(1.1,1,50)) for _ in range(30))
     throttled = [drifting(noisy(50)*np.where((np.arange(50)//5)%3==0, 1.25, 1)) for _ in range(30)]
     assert sum(f is not None and 'two speeds' in f.message for f in throttled)>=25
+    mixed = [drifting(noisy(100)*np.random.default_rng(i).choice([1,1.05], 100)) for i in range(100)]
+    assert sum(f is not None for f in mixed)<10 # two values in no order are noise, not a clock
     assert drifting(np.ones(50)) is None and drifting([1.,2.]) is None
 
 def test_disagree():
