@@ -24,8 +24,8 @@ from kernelrl.task import Task, shipped_programs, shipped_tasks
 from kernelrl.verdict import Store
 from kernelrl.writers import zoo_pairs
 
-INLINE = ('relu_scale_float4 layer_norm_weights softmax_shared sum_last_two_stage transpose2d_tile gelu_tanh_tuned rms_norm_bf16_dispatch swiglu_half2 cross_entropy_labels cumsum_scan argmax_long permute_0213_view max_pool2d_args kl_div_fused norm_l2_double rope_strided '
-    'group_norm_affine histogram_shared bias_gelu_half mse_loss_atomic').split()
+INLINE = ('relu_scale_float4 bias_gelu_half softmax_shared sum_last_two_stage transpose2d_tile gelu_tanh_tuned rms_norm_bf16_dispatch swiglu_half2 cross_entropy_labels cumsum_scan argmax_long permute_0213_view max_pool2d_args kl_div_fused norm_l2_double rope_strided '
+    'histogram_shared mse_loss_atomic').split()
 
 # ---------------------------------------------------------------- how the GPU and the cores are used
 class Watch(threading.Thread):
@@ -200,7 +200,7 @@ def main():
     p.add_argument('--programs', type=int, default=1040)
     p.add_argument('--seeds', type=int, nargs='+', default=[1,2,3,4,5], help='of the zoo')
     p.add_argument('--jobs', type=int, default=None)
-    p.add_argument('--inline', type=int, default=16, help='load_inline programs that are also built; 0 leaves that out')
+    p.add_argument('--inline', type=int, default=8, help='load_inline programs that are also built; 0 leaves that out')
     p.add_argument('--child', choices=['build','eval'], help='(used by the script itself)')
     a = p.parse_args()
     if a.child: return child(a.child)

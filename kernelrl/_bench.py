@@ -1,10 +1,11 @@
 """What the judge's gates need of a device, for the GPU and for the host: compile, run a check, sanitize, time. The gates themselves are on page `judge`."""
-import itertools, os, threading
+import contextlib, itertools, os, threading
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 import psutil
 from kernelrl import _arrays
+from kernelrl._fresh import marks_of
 from kernelrl._pools import LATE, Cases, Infra, Pool, Stopped, scratch_dir
 from kernelrl._worker import WorkerDied, WorkerTimeout
 from kernelrl.core import Finding, KernelRLError, derive_seed, digest
@@ -158,6 +159,8 @@ class Bench:
     def close(self):
         import shutil
         self.stopping.set()
+        if hasattr(self, '_room'):
+            with self._room: self._room.notify_all()
         for p in (self.tracers, self.compilers, self.referees, getattr(self,'launchers',None)):
             if p: p.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -184,6 +187,19 @@ class CudaBench(Bench):
         super().__init__(store, jobs, 'cuda')
         self.launchers = Pool('kernelrl._launcher', launchers)
         self.device = Device.from_dict(self.launchers.call({'op':'device'}, 120.)['device'])
+        self._room,self._used = threading.Condition(),0
+        self._capacity = max(self.device.memory_bytes*9//10-launchers*(10<<30), self.device.memory_bytes//2)
+
+    @contextlib.contextmanager
+    def room(self, plan:Plan):
+        "Wait until the device has room for a plan beside those of others"
+        need = min(2*sum(b.nbytes for b in plan.buffers), self._capacity)
+        with self._room:
+            self._room.wait_for(lambda: self.stopping.is_set() or self._used+need<=self._capacity)
+            self._used += need
+        try: yield
+        finally:
+            with self._room: self._used -= need; self._room.notify_all()
 
     def _launch(self, request:dict, deadline:float, which:int|None=None)->dict:
         "Ask a launcher; a failure in a context that had served others is confirmed in a fresh one"
@@ -213,7 +229,7 @@ class CudaBench(Bench):
     def run(self, task, plan:Plan, built:list[Cubin], check:Check, repeats:int)->tuple[list[dict],list[Finding]]:
         "Outputs of two runs, as files"
         request = {'op':'run', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, check.shape, check.seed, check.distribution), 'path':str(self.file('out')), 'repeats':repeats}
-        a = self._launch(request, self.RUN_SECONDS)
+        with self.room(plan): a = self._launch(request, self.RUN_SECONDS)
         return a['outputs'], [Finding.from_dict(f) for f in a['found']]
 
     def time(self, task, plan:Plan, built:list[Cubin], protocol:Protocol, secret:str)->Timed:
@@ -224,13 +240,14 @@ class CudaBench(Bench):
         for r in range(protocol.processes):
             check = Check(0, 'own', derive_seed('timed', secret, task.id, r))
             request = {'op':'timed', 'plan':plan.to_dict(), 'cubins':[c.to_dict() for c in built], 'inputs':self.inputs(task, 0, check.seed, 'own'), 'task':task.to_dict(), 'shape':0,
-                'baseline':baseline, 'order_seed':check.seed, 'samples':protocol.samples, 'min_ms':protocol.min_ms, 'cap_s':2., 'beside':protocol.beside, 'path':str(self.file('timed'))}
-            a = self._launch(request, self.TIMED_SECONDS, (int(task.id, 16)+r)%len(self.launchers.workers) if protocol.processes>1 else None)
-            stash = _split(a['outputs'], len(plan.outputs))
-            reports,found = self.compare(task, check, stash, len(stash))
+                'baseline':baseline, 'order_seed':check.seed, 'samples':protocol.samples, 'min_ms':protocol.min_ms, 'cap_s':2., 'beside':protocol.beside, 'fresh':[derive_seed('fresh', secret, task.id, r, k)|1 for k in range(marks_of(protocol.samples)+1)], 'path':str(self.file('timed'))}
+            with self.room(plan): a = self._launch(request, self.TIMED_SECONDS, (int(task.id, 16)+r)%len(self.launchers.workers) if protocol.processes>1 else None)
             rounds.append(a)
-            out.errors += reports
-            out.add(found); out.add(Finding.from_dict(f) for f in a['found'])
+            for fresh,outputs in a['marks']: # Timed runs whose values the referee can make too
+                reports,found = self.compare(task, replace(check, fresh=fresh), [outputs], 1)
+                out.errors += reports
+                out.add(found)
+            out.add(Finding.from_dict(f) for f in a['found'])
             out.alone += a['held']
         self._conclude(out, rounds, task)
         return out
@@ -253,7 +270,7 @@ class CudaBench(Bench):
     def _beside(self, out:Timed, rounds:list[dict], A:list, name:str, gpu:str):
         "With a warm cache, against eager PyTorch as called, and whether each alone gives the same ratio"
         of = lambda part,k: [r[part][k] for r in rounds]
-        solo,warm,eager = (of('solo',0),of('solo',1)),(of('warm','candidate'),of('warm','baseline')),[r['eager'] for r in rounds]
+        solo,warm,eager = (of('solo',0),of('solo',1)),(of('warm',0),of('warm',1)),[r['eager'] for r in rounds]
         out.timings |= {'candidate_warm':T.summarise(warm[0], 'warm', gpu), f'{name}_warm':T.summarise(warm[1], 'warm', gpu)}
         out.speedups += (T.speedup(warm[0], warm[1], name, 'warm', gpu, paired=False),)
         if name!='eager':
@@ -362,7 +379,3 @@ def _versions(*packages:str)->list[str]:
 def gpu_named(name:str)->'T.GPU|None':
     "The entry of the GPU table for a device's name"
     return next((g for k,g in T.GPUS.items() if k in name.replace(' ','')), None)
-
-def _split(meta:dict, n:int)->list[dict]:
-    "One file with several runs' outputs as one meta a run"
-    return [{'path':meta['path'], 'parts':meta['parts'][i:i+n]} for i in range(0, len(meta['parts']), n)]

@@ -5,7 +5,7 @@ In the timing stage PyTorch's baseline runs in this process too, but on inputs d
 import contextlib, os, threading, time
 from pathlib import Path
 import numpy as np
-from kernelrl import _arrays, device as D
+from kernelrl import _arrays, _fresh, device as D
 from kernelrl._pools import LATE
 from kernelrl._worker import serve
 from kernelrl.core import Finding
@@ -21,6 +21,7 @@ class State:
     gpu:D.Device
     resolution:float
     baselines:dict[tuple,tuple] = {}
+    anew:dict # Kernels that make new values
 
 S = State()
 WARM_SECONDS = .1 # A device that was idle runs slowly at first
@@ -38,6 +39,12 @@ def _load(req:dict)->D.Loaded:
         S.key = key
     assert S.loaded
     return S.loaded
+
+LARGE = 1<<30
+
+def _unload():
+    "Give large buffers back: a neighbour may need the room"
+    if S.loaded and sum(b.nbytes for b in S.loaded.plan.buffers)>LARGE: S.loaded.free(); S.loaded = S.key = None
 
 def device(req): return {'device':S.gpu.to_dict()}
 
@@ -108,39 +115,48 @@ def timed(req):
         m.poison()
         loaded.launch(w.stream); w.stream.synchronize()
         graph = D.capture(loaded, w.stream)
-    kept = D.Copies(m, plan.outputs, w.stream)
+    rng = np.random.default_rng(req['order_seed'])
+    marks = _fresh.draw_marks(req['samples'], rng) # Which runs are compared with the answer
+    anew,copies = _fresh.Fresh(m, S.anew, w.stream),[D.Copies(m, plan.outputs, w.stream) for _ in range(len(marks)+1)]
+    taken:list[int] = []
     ours,theirs,eager = (lambda: graph.launch(w.stream)),baselines.get('eager_graph', baselines['eager']),baselines['eager']
-    peek,count = int(np.random.default_rng(req['order_seed']).integers(20)),0
-    def clock(run):
+    count = 0
+    def clock(run, cold:bool=True):
         nonlocal count
-        ms = w.one(run, lambda: m.poison(0x7f if run is ours and count>peek else 0xff, w.stream.ptr, guards=False), hold=run is not eager)
-        if run is ours:
-            if count==peek: kept.copy()
-            count += 1
+        mark = marks.get(count) if run is ours else None
+        def before(): # Outputs filled and values never seen before, each time alike: nothing tells which run is looked at
+            m.poison(0xff, w.stream.ptr, guards=False)
+            if run is ours: anew(int(rng.integers(1<<62))<<1 if mark is None else req['fresh'][mark])
+        ms = w.one(run, before, cold, hold=run is not eager)
+        if mark is not None: copies[mark].copy(); taken.append(mark)
+        count += run is ours
         return ms
     with on_gpu(req['deadline'], alone=True) as idle:
         start = time.perf_counter()
         warm_until = time.monotonic()+(HOT_SECONDS if idle<.05 else WARM_SECONDS)
         while time.monotonic()<warm_until: w.one(theirs); w.one(ours)
         b = bench(ours, theirs, clock, samples=req['samples'], min_ms=req['min_ms'], cap_s=req['cap_s'], seed=req['order_seed'], res=S.resolution)
-        beside = _beside(clock, w, ours, theirs, eager, max(6, len(b.a)//4)) if req['beside'] else {}
-        for _ in range(max(1, peek+2-count)): clock(ours)
+        beside = _beside(clock, ours, theirs, eager, max(6, len(b.a)//4)) if req['beside'] else {}
+        marks = {count:len(copies)-1} # The last, too
+        clock(ours)
         held = time.perf_counter()-start
-    middle,last = kept.download(),[m.download(i, ('run',i)) for i in plan.outputs] # of one timed replay in passing, and of the last
+    anew.back()
     found = m.broken_guards()+m.changed(inputs)
-    kept.free()
-    same = all(map(D.same_bytes, middle, last)) # although filled with something else before
-    out = _arrays.save(Path(req['path']), _shaped(plan, middle)+([] if same else _shaped(plan, last)))
-    return {'bench':b.to_dict(), **beside, 'outputs':out, 'found':[f.to_dict() for f in found], 'uncapturable':why, 'held':held, 'seconds':time.perf_counter()-t}
+    seen = [[req['fresh'][k], _arrays.save(Path(f'{req["path"]}.{k}'), _shaped(plan, copies[k].download()))] for k in taken]
+    for c in (anew, *copies): c.free()
+    return {'bench':b.to_dict(), **beside, 'marks':seen, 'found':[f.to_dict() for f in found], 'uncapturable':why, 'held':held, 'seconds':time.perf_counter()-t}
 
-def _beside(clock, w:D.Stopwatch, ours, theirs, eager, n:int)->dict:
+def _beside(clock, ours, theirs, eager, n:int)->dict:
     "The same two one at a time, with a warm cache, and PyTorch as called"
-    return {'solo':[[clock(f) for _ in range(n)] for f in (ours, theirs)], 'warm':D.sample_warm(w, {'candidate':ours, 'baseline':theirs}, n), 'eager':[w.one(eager, hold=False) for _ in range(n)]}
+    return {'solo':[[clock(f) for _ in range(n)] for f in (ours, theirs)], 'warm':[[clock(f, cold=False) for _ in range(n)] for f in (ours, theirs)], 'eager':[clock(eager) for _ in range(n)]}
 
 OPS = {'device':device, 'run':run, 'timed':timed}
 
 def handle(req:dict)->dict:
-    try: return OPS[req['op']](req)
+    try:
+        a = OPS[req['op']](req)
+        _unload()
+        return a
     except D.LaunchError as e: return {'failed':e.finding.to_dict()}
     except MemoryError as e: return {'failed':Finding('out_of_memory', str(e)).to_dict()}
     except Exception as e:
@@ -149,9 +165,11 @@ def handle(req:dict)->dict:
 
 def setup():
     "Open the device and prove with a known kernel that it works"
+    threading.Thread(target=__import__, args=('torch',), daemon=True).start() # the first timing needs it
     S.gpu = D.cuda_device()
     D.probe(S.gpu.arch)
     S.watch = D.Stopwatch(S.gpu.l2_bytes)
+    S.anew = _fresh.functions(S.gpu.arch)
     with D.gpu_lock(alone=True): S.resolution = resolution(S.watch.one)
 
 if __name__=='__main__': serve(handle, setup)

@@ -58,8 +58,8 @@ def _up(arrays:list)->list:
 
 def _answer_up(r:Reference, check:Check)->tuple:
     "The answer in float64 and PyTorch's own, on the GPU; the last few are kept"
-    key = r.task.id,r.shape,check.seed,check.distribution
-    if key not in _answers: _answers[key] = tuple(map(_up, r.expected(check.seed, check.distribution)))
+    key = r.task.id,r.shape,check.seed,check.distribution,check.fresh
+    if key not in _answers: _answers[key] = tuple(map(_up, r.expected(check.seed, check.distribution, check.fresh)))
     _answers.move_to_end(key)
     while len(_answers)>1 and sum(a.nbytes for pair in _answers.values() for arrays in pair for a in arrays)>4<<30: _answers.popitem(last=False)
     return _answers[key]
@@ -68,10 +68,10 @@ def verify(req):
     "Compare the outputs of one or more runs with the answer; large ones on the GPU, where there is one"
     r,check = _reference(req),Check.from_dict(req['check'])
     large = DEVICE!='cpu' and any(s.nbytes>=LARGE for s in r.signature.outputs)
-    answer = _answer_up(r, check) if large else r.expected(check.seed, check.distribution)
+    answer = _answer_up(r, check) if large else r.expected(check.seed, check.distribution, check.fresh)
     with on_gpu() if large else contextlib.nullcontext():
         runs = [_up(_arrays.load(m)) if large else _arrays.load(m) for m in req['runs']]
-        moved = lambda c: (_up if large else list)(r.jittered(c.seed, c.distribution))
+        moved = lambda c: (_up if large else list)(r.jittered(c.seed, c.distribution, fresh=c.fresh))
         reports,found = verify_one(lambda c: (runs[c.repeat], []), lambda c: answer, check, [s.dtype for s in r.signature.outputs], r.task.tolerance, len(runs), moved)
     return {'reports':[e.to_dict() for e in reports], 'found':[f.to_dict() for f in found]}
 

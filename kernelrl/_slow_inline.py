@@ -102,7 +102,8 @@ class Built:
     ):
         Path(folder).mkdir(parents=True, exist_ok=True)
         env = {'TORCH_EXTENSIONS_DIR':str(folder), 'MAX_JOBS':str(cores), **({'TORCH_CUDA_ARCH_LIST':arch} if arch else {})}
-        self.task,self.program,self.device,self.seconds = task,program,device,{}
+        self.task,self.program,self.device = task,program,device
+        self.seconds:dict[str,float] = {}
         self.worker = Worker('kernelrl._slow_inline', env=env)
         self.failed:Finding|None = None
     def _ask(self, shape:int, deadline:float, **request)->dict:

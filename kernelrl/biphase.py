@@ -49,7 +49,7 @@ def scheduled(
     start = round((len(order)-n)*step/max(steps-1, 1)) if len(order)>n else 0
     return [order[(start+i)%len(order)] for i in range(n)]
 
-# %% ../nbs/12_biphase.ipynb #b5b48ee0
+# %% ../nbs/12_biphase.ipynb #e3802c7a
 @dataclass(frozen=True)
 class BiphaseConfig(Record):
     "How a bi-phase run goes"
@@ -58,6 +58,8 @@ class BiphaseConfig(Record):
     items:int = 16 # Tasks a step
     group:int = 16 # Rollouts a task
     lr:float = 1e-4
+    warmup:int = 1 # Steps until the learning rate is reached; Adam's first steps are as long as any, and know least
+    negative:float = 1. # Weight of negative advantages; less than 1 is no longer the policy gradient, and steadier (see the text)
     eps:float = .2 # Clip of the ratio
     beta:float = 0. # Weight of the KL to the model that it began with
     advantage:str = 'loo' # loo or zscore
@@ -107,7 +109,7 @@ def roll_out(
     with torch.no_grad(): done = sample(model, holes, seeds, decoding(c))
     return [Rollout(i, splice(tok, s.canvas, s.middle), s) for i,s in zip([i for i in chosen for _ in range(c.group)], done)]
 
-# %% ../nbs/12_biphase.ipynb #9c1a718c
+# %% ../nbs/12_biphase.ipynb #94c1966a
 def biphase(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -123,6 +125,7 @@ def biphase(
     first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
+        for group in opt.param_groups: group['lr'] = c.lr*min(1, (step+1)/c.warmup)
         clock = [time.perf_counter()]
         phase,at,length = c.phase(step)
         rollouts = roll_out(model, tok, items, scheduled(items, at, length, c.items, c.seed), c, step)
@@ -132,6 +135,7 @@ def biphase(
 
         r,alive = (x.view(-1, c.group) for x in as_group([c.rewards.of(v) for v in verdicts]))
         A = {'loo':leave_one_out, 'zscore':zscore}[c.advantage](r, alive)
+        A = torch.where(A<0, c.negative*A, A)
         learn = [i for i,a in enumerate(A.flatten()) if a!=0]
         samples,losses,told = [rollouts[i].sample for i in learn],list[Loss](),dict[str,float]()
         n = sum(len(s.middle) for s in samples)

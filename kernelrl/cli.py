@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SHOWN', 'Judging', 'CukeBuild', 'show', 'JudgeFile', 'find_task', 'read_program', 'Audit', 'Tasks', 'StorePrune',
-           'StoreExport', 'Doctor', 'main']
+           'StoreExport', 'Report', 'Doctor', 'main']
 
 # %% ../nbs/20_cli.ipynb #a39fcb76
 import math, sys, time
@@ -122,7 +122,7 @@ def read_program(path:Path):
     except OSError as e: raise KernelRLError(f'{path}: cannot be read ({e.strerror}); give a Python file with a forward function') from None
     except UnicodeDecodeError: raise KernelRLError(f'{path}: is not UTF-8 text; give a Python file with a forward function') from None
 
-# %% ../nbs/20_cli.ipynb #2b096129
+# %% ../nbs/20_cli.ipynb #7cea0cc5
 @dataclass
 class Audit:
     "Look for degenerate tasks: those that zeros, a constant or half of the input would pass"
@@ -162,6 +162,24 @@ class StoreExport:
         print(f'{len(vs)} verdicts written to {write_verdicts(self.out, vs)}')
 
 @dataclass
+class Report:
+    "Draw figures and tables of data sets, runs, sweeps, lineages and studies, from what is on disk"
+    paths:Annotated[tuple[Path,...], Positional] = (Path('data'),) # Runs, sweeps, results files, or folders that hold some
+    out:Path = Path('figures') # Folder for the figures, the numbers behind them, report.md and report.html
+    static:bool = True # Pictures as well (SVG), where kaleido finds a Chromium
+    offline:bool = False # Put plotly.js beside report.html, instead of loading it from the network
+    def run(self):
+        from kernelrl.report import draw, find, no_pictures, write
+        m = find(self.paths)
+        print(m, file=sys.stderr)
+        r = draw(m)
+        md = write(r, self.out, self.static, self.offline)
+        for c in r.charts: print(f'{c.name}: {c.title}')
+        for x in r.left_out: print(f'left out: {x}', file=sys.stderr)
+        if self.static and (why := no_pictures()): print(why, file=sys.stderr)
+        print(f'\n{len(r.charts)} figures and {len(r.tables)} tables written to {self.out}: {md.name}, report.html, and a JSON file with the numbers of each figure')
+
+@dataclass
 class Doctor:
     "Say what this machine can do: GPU, compilers, versions"
     def run(self):
@@ -174,13 +192,14 @@ class Doctor:
         print(f'headers:    {len(include_dirs())} folders with CUDA device headers')
         print(f'host C++:   {host}')
 
-# %% ../nbs/20_cli.ipynb #4e749647
+# %% ../nbs/20_cli.ipynb #c6a86d16
 def _parser():
     "All commands as one type, for tyro"
     from tyro.conf import subcommand as sub
     cuke = Annotated[CukeBuild, sub('cuke build', description=CukeBuild.__doc__)]
     from kernelrl.sweep import SweepRun
-    return Union[cuke, *(Annotated[c, sub(n, description=c.__doc__)] for n,c in (('judge',JudgeFile),('audit',Audit),('tasks',Tasks),('store prune',StorePrune), ('store export',StoreExport),('sweep',SweepRun), ('doctor',Doctor)))]
+    others = (('judge',JudgeFile),('audit',Audit),('tasks',Tasks),('store prune',StorePrune),('store export',StoreExport),('sweep',SweepRun),('report',Report),('doctor',Doctor))
+    return Union[cuke, *(Annotated[c, sub(n, description=c.__doc__)] for n,c in others)]
 
 def main(argv:list[str]|None=None):
     "The `kernelrl` command"

@@ -6,7 +6,7 @@
 __all__ = ['HOST_ONLY', 'GUARD', 'HOLD_CYCLES', 'CompileError', 'prepare_source', 'check_options', 'Resources', 'Cubin',
            'include_dirs', 'nvrtc_version', 'first_error', 'compile_module', 'occupancy', 'Device', 'cuda_available',
            'cuda_device', 'staging', 'same_bytes', 'Memory', 'Copies', 'Loaded', 'launch_cluster', 'LaunchError',
-           'cuda_finding', 'run_once', 'Stopwatch', 'capture', 'sample_warm', 'probe', 'gpu_lock']
+           'cuda_finding', 'run_once', 'Stopwatch', 'capture', 'probe', 'gpu_lock']
 
 # %% ../nbs/03_device.ipynb #a26817d9
 import contextlib, functools, hashlib, os, re, struct, time
@@ -430,7 +430,7 @@ def _waiter():
     import cupy as cp
     return cp.RawKernel('extern "C" __global__ void hold(volatile int* go, long long cycles) { long long t = clock64(); while (!*go && clock64()-t < cycles) __nanosleep(100); }', 'hold')
 
-# %% ../nbs/03_device.ipynb #0c30262f
+# %% ../nbs/03_device.ipynb #47ff6b1f
 class Stopwatch:
     "Times queued work on one stream, L2 cold or warm"
     def __init__(self, l2_bytes:int):
@@ -447,7 +447,7 @@ class Stopwatch:
         from cupy.cuda import runtime
         self._n += 1
         runtime.memsetAsync(self._flush, self._n&0x7f, self.flush_bytes, self.stream.ptr)
-    def one(self, run, before=None, cold:bool=True, times:int=1, hold:bool=True)->float: # Milliseconds of one run
+    def one(self, run, before=None, cold:bool=True, hold:bool=True)->float: # Milliseconds of one run
         "One sample: `before`, the flush, an event, `run`, an event; with `hold` the device waits until all of it is queued"
         import cupy as cp
         a,b = self._events
@@ -457,11 +457,11 @@ class Stopwatch:
             self._go[0] = 0
             _waiter()((1,), (1,), (self._go_ptr, HOLD_CYCLES), stream=self.stream)
         a.record(self.stream)
-        for _ in range(times): run()
+        run()
         b.record(self.stream)
         self._go[0] = 1
         b.synchronize()
-        return cp.cuda.get_elapsed_time(a, b)/times
+        return cp.cuda.get_elapsed_time(a, b)
     def free(self):
         from cupy.cuda import runtime
         runtime.free(self._flush)
@@ -472,20 +472,6 @@ def capture(loaded:Loaded, stream): # A CuPy graph; .launch(stream) replays it
     try: loaded.launch(stream)
     finally: graph = stream.end_capture()
     return graph
-
-# %% ../nbs/03_device.ipynb #288bec46
-def sample_warm(
-    watch:Stopwatch,
-    runs:dict[str,Any], # Name -> what queues one run
-    n:int, # Samples of each
-    ms:float=.2 # About how long a sample should last
-)->dict[str,list[float]]: # Milliseconds of one run
-    "Samples with the L2 as the last run left it"
-    out = {}
-    for k,f in runs.items():
-        times = max(1, min(50, int(ms/max(watch.one(f, cold=False), 1e-4))))
-        out[k] = [watch.one(f, cold=False, times=times) for _ in range(n)]
-    return out
 
 # %% ../nbs/03_device.ipynb #9009ea7a
 def probe(arch:str): # RuntimeError if the device gives a wrong answer

@@ -8,15 +8,15 @@ __all__ = ['COLUMNS', 'Entry', 'read_entries', 'chosen', 'entry_row', 'scatter_f
            'Tail', 'Follower', 'samples_html', 'run_line', 'keeping_samples', 'run_figures', 'table_class', 'live',
            'redraw', 'DataTab', 'KernelTab', 'LineageTab', 'RunTab', 'Explorer']
 
-# %% ../nbs/19_explorer.ipynb #d0f16262
-import difflib, functools, html, json, math, threading, time
-from dataclasses import dataclass, field, replace
+# %% ../nbs/19_explorer.ipynb #f0499be3
+import difflib, functools, html, json, math, threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Sequence
 from .core import KernelRLError, Run
 from .funnel import decision
 from .program import Program, cuda_strings
-from .report import (COLOURS, DECISION, FAINT, INK, STATUS, RunLog, arms, find, lineage_figure, lineage_rows, learning_figure, log_axis, mark, stage_figure, status_figure, template, HEIGHT)
+from .report import (COLOURS, DECISION, FAINT, INK, STATUS, RunLog, find, lineage_figure, lineage_rows, learning_figure, log_axis, mark, stage_figure, status_figure, template, HEIGHT)
 from .task import Task, shipped_programs, shipped_tasks
 from .verdict import Verdict, read_verdicts
 
@@ -137,11 +137,11 @@ def source_html(
         return f'<tr><td class="krl-no">{i}</td>{bar}<td class="krl-code">{code or " "}</td></tr>'
     return '<div class="krl-source"><table>'+''.join(line(i, c) for i,c in enumerate(highlighted(text.rstrip('\n')), 1))+'</table></div>'
 
-# %% ../nbs/19_explorer.ipynb #b4623190
+# %% ../nbs/19_explorer.ipynb #e6bb52d3
 def verdict_html(e:Entry)->str:
     "A verdict as a table"
     v = e.verdict
-    rows = [('status', f'<b style="color:{STATUS.get(v.status, INK)}">&#9632;</b> {v.status} at {v.gate}: {e.decision.replace("_"," ")}'), ('why', v.reason and html.escape(str(v.reason)))]
+    rows:list[tuple[str,Any]] = [('status', f'<b style="color:{STATUS.get(v.status, INK)}">&#9632;</b> {v.status} at {v.gate}: {e.decision.replace("_"," ")}'), ('why', v.reason and html.escape(str(v.reason)))]
     rows += [('speedup', f'<b>{s.ratio:.2f}x</b> [{s.lo:.2f}, {s.hi:.2f}] against {html.escape(s.baseline)}, {s.cache} cache') for s in v.speedups]
     rows += [(k.replace('_',' '), f'{t.ms*1e3:.2f} us [{t.lo*1e3:.2f}, {t.hi*1e3:.2f}], {t.cache} cache, n={t.n}') for k,t in v.timings.items()]
     rows += [('floor', v.floor_ms and f'{v.floor_ms*1e3:.2f} us: no program can be faster on this device')]
@@ -240,10 +240,10 @@ def diff_html(
     lines = [l for l in difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm='', n=context)][2:]
     return '<div class="krl-diff">'+''.join(f'<div class="{kind.get(l[:1], "")}">{html.escape(l) or " "}</div>' for l in lines)+'</div>'
 
-# %% ../nbs/19_explorer.ipynb #e33494bb
+# %% ../nbs/19_explorer.ipynb #9d84093a
 class Tail:
     "The rows of a growing JSON-lines file of a run"
-    def __init__(self, run:Run, name:str): self.run,self.name,self.rows,self._at,self._last = run,name,[],0,b''
+    def __init__(self, run:Run, name:str): self.run,self.name,self._at,self._last,self.rows = run,name,0,b'',list[dict]()
     def look(self)->bool: # Whether anything changed
         "Read what is new"
         fs,path = self.run.fs,self.run.file(self.name)
@@ -271,14 +271,18 @@ class Follower:
     ):
         self.run,self.back,self.every,self.error = Run(path),back,every,''
         self.tails = {n:Tail(self.run, n) for n in self.LOGS}
-        self._stop,self._thread = threading.Event(),None
+        self._stop = threading.Event()
+        self._thread:threading.Thread|None = None
     @property
     def log(self)->RunLog: return RunLog(self.run.path.rstrip('/').rsplit('/',1)[-1], self.run.path, self.run.config or {}, {}, self.tails['metrics.jsonl'].rows, self.tails['ledger.jsonl'].rows)
     @property
     def alive(self)->bool: return self._thread is not None and self._thread.is_alive()
     def look(self)->bool: return any([t.look() for t in self.tails.values()]) # All of them, not until the first
     def start(self)->'Follower':
-        if not self.alive: self._stop.clear(); self._thread = threading.Thread(target=self._follow, daemon=True, name='kernelrl-follower'); self._thread.start()
+        if not self.alive:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._follow, daemon=True, name='kernelrl-follower')
+            self._thread.start()
         return self
     def stop(self):
         self._stop.set()
@@ -476,12 +480,13 @@ class DataTab:
         self.said.value = html.escape(f'{e.task} / {e.program}')
         self.select(e)
 
-# %% ../nbs/19_explorer.ipynb #e9272049
+# %% ../nbs/19_explorer.ipynb #efbf07e2
 class KernelTab:
     "One program: source, verdict, times, traffic"
     def __init__(self, entries:list[Entry], width:int=1120):
         import ipywidgets as W
-        self.entries,self.entry,self._threads = entries,None,[]
+        self.entries = entries
+        self.entry:Entry|None = None
         tasks = list(dict.fromkeys(e.task for e in sorted(entries, key=lambda e: e.task)))
         self.task = W.Dropdown(options=tasks, description='task', layout=W.Layout(width='320px'))
         self.program = W.Dropdown(description='program', layout=W.Layout(width='320px'))
@@ -508,9 +513,10 @@ class KernelTab:
     def start_counting(self):
         "Count in a thread; the kernel stays free"
         self.count.disabled,self.said.value = True,'counting on the host device ...'
-        t = threading.Thread(target=self.count_now, daemon=True); self._threads.append(t); t.start()
+        threading.Thread(target=self.count_now, daemon=True).start()
     def count_now(self):
         e = self.entry
+        assert e
         try:
             task = next((t for t in _known_tasks() if t.name==e.task and t.source==e.prompt), None) or Task(e.task, e.prompt)
             counted = count_traffic(task, Program(e.text, e.program))
@@ -519,7 +525,7 @@ class KernelTab:
         except Exception as x: self.said.value = html.escape(str(x) if isinstance(x, KernelRLError) else f'{type(x).__name__}: {x}')[:300]
         finally: self.count.disabled = False
 
-# %% ../nbs/19_explorer.ipynb #a405cf3b
+# %% ../nbs/19_explorer.ipynb #f5368d7b
 class LineageTab:
     "The steps of a lineage, its speed, and what each step changed"
     def __init__(self, lineages:dict[str,list[dict]], width:int=1120):
@@ -532,14 +538,14 @@ class LineageTab:
         self.which.observe(lambda c: c['new'] and self.show(c['new']), 'value')
         self.steps.observe(lambda c: c['new'] is not None and self.step(c['new']), 'value')
         self.widget = W.VBox([W.HBox([self.which, self.note]), W.HBox([self.steps, self.plot]), self.diff])
-        if lineages: self.show(next(iter(lineages)))
+        if lineages: self.show(self.which.value)
         else: self.note.value = 'no lineage was found'
     def _figure(self, rows:list[dict])->Any:
         fig,_ = lineage_figure(lineage_rows(rows))
         return fig.update_layout(template=template(), width=self.width*68//100, margin_b=50, height=max(260, fig.layout.height))
     def show(self, name:str):
-        rows = self.rows = self.lineages[name]
-        self.which.value = name
+        if self.which.value!=name: self.which.value = name; return # Comes back here
+        rows = self.rows = list[dict](self.lineages[name])
         redraw(self.plot, self._figure(rows))
         self.note.value = 'programs of one task by their measured time; nobody says that one was made of the other' if name.endswith('(versions)') else 'from the plain program up'
         label = lambda r: f'{r["label"]}: '+(f'{r["ratio"]:.2f}x' if r['accepted'] and r['ratio'] else 'rejected' if not r['accepted'] else '')
@@ -548,12 +554,13 @@ class LineageTab:
         self.step(len(rows)-1)
     def step(self, i:int): self.diff.value = diff_html(self.rows[i].get('before', ''), self.rows[i].get('text', ''))
 
-# %% ../nbs/19_explorer.ipynb #5bb7d2d4
+# %% ../nbs/19_explorer.ipynb #590bec6e
 class RunTab:
     "A run, followed while it trains"
     def __init__(self, folder:str|Path='runs', every:float=2., width:int=1120):
         import ipywidgets as W
-        self.folder,self.every,self.follower,self._lock = Path(folder),every,None,threading.Lock()
+        self.folder,self.every,self._lock = Path(folder),every,threading.Lock()
+        self.follower:Follower|None = None
         self.which = W.Combobox(placeholder='folder of a run', description='run', ensure_option=False, continuous_update=False, layout=W.Layout(width='460px'))
         self.again = W.Button(icon='refresh', tooltip='look for runs again', layout=W.Layout(width='40px'))
         self.follow = W.ToggleButton(value=True, description='follow', icon='eye', layout=W.Layout(width='100px'))
@@ -574,11 +581,11 @@ class RunTab:
         "Follow another run"
         if self.follower: self.follower.stop(); self.follower = None
         if not path: return
-        try: self.follower = Follower(path, self.show, self.every)
+        try: f = self.follower = Follower(path, self.show, self.every)
         except KernelRLError as e: self.line.value = html.escape(str(e)); return
-        self.follower.look()
-        self.show(self.follower)
-        if self.follow.value: self.follower.start()
+        f.look()
+        self.show(f)
+        if self.follow.value: f.start()
     def show(self, f:Follower):
         "Draw what a follower knows; called from its thread"
         with self._lock:

@@ -24,7 +24,7 @@ from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
 
-# %% ../nbs/13_leap.ipynb #94720e0d
+# %% ../nbs/13_leap.ipynb #37252929
 @dataclass(frozen=True)
 class Question(Record):
     "A task, and a right program for the preflight and for holes"
@@ -47,6 +47,8 @@ class LeapConfig(Record):
     advantage:str = 'rank' # rank, loo, zscore (of success) or trloo (turn-wise)
     hole:str = 'whole' # whole programs, or core
     lr:float = 1e-4
+    warmup:int = 1 # Steps until the learning rate is reached; Adam's first steps are as long as any, and know least
+    negative:float = 1. # Weight of negative advantages; less than 1 is no longer the policy gradient, and steadier (see the text)
     eps:float = .2 # Clip of the ratio
     steps_a_block:int = 8 # Denoising passes
     threshold:float|None = .9
@@ -157,7 +159,7 @@ def _turnwise(group:list[Rollout], alive:torch.Tensor, c:LeapConfig)->list[list[
             if here[i]: out[i][t] = float(a[i])
     return out
 
-# %% ../nbs/13_leap.ipynb #adb15d9b
+# %% ../nbs/13_leap.ipynb #51789daa
 def leap(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -172,6 +174,7 @@ def leap(
     opt,dev = adamw(model, c.lr),next(model.parameters()).device
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
+        for group in opt.param_groups: group['lr'] = c.lr*min(1, (step+1)/c.warmup)
         picks = chosen(step, len(questions), SFTConfig(batch=c.questions, seed=c.seed))
         rollouts = [Rollout(q, k) for k,q in enumerate(picks) for _ in range(c.group)]
         groups = [rollouts[k*c.group:(k+1)*c.group] for k in range(len(picks))]
@@ -183,7 +186,7 @@ def leap(
             live = [r for r in live if open_[r.group] and not r.passed and not r.excluded(c.rewards)]
 
         t = time.perf_counter()
-        credit = [a for g in groups for a in credits(g, c)]
+        credit = [[a if a>0 else c.negative*a for a in ts] for g in groups for ts in credits(g, c)]
         rows = [(x.sample,a) for r,ts in zip(rollouts, credit) for x,a in zip(r.turns, ts) if a!=0]
         samples,losses,told = [x for x,_ in rows],list[Loss](),dict[str,float]()
         n = sum(len(x.middle) for x in samples)

@@ -6,14 +6,14 @@
 __all__ = ['CHECK', 'Attempt', 'Trail', 'trail_table', 'optimise', 'shipped_skills', 'with_skills', 'Recheck', 'recheck',
            'confirmed']
 
-# %% ../nbs/15c_optimise.ipynb #daa9ba78
+# %% ../nbs/15c_optimise.ipynb #e09261ab
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Iterable
 from .core import KernelRLError, Record
-from .klineage import Context, Lineage, Proposer, Rules, SLACK, Templates, faster, gain, judging_with, slim
+from .klineage import Context, Proposer, Rules, SLACK, Templates, faster, gain, judging_with, slim
 from .program import Program
 from .proposers import Several
 from .skills import Skill, Skilled, load_skills, said_of
@@ -70,7 +70,7 @@ def trail_table(t:Trail)->str: # Markdown
     head = f'**{t.task.name}**: {t.gain or "nothing helped, the start is returned"}, {t.calls} of {t.budget} calls\n\n| call | move | by | verdict | against the start | |\n|---|---|---|---|---|---|\n| 1 | *start* | | {t.verdict.status} | 1.00x | |\n'
     return head+'\n'.join(f'| {i} | {a.move} | {a.by} | {said_of(a.verdict)} | {f"{a.gain.ratio:.2f}x" if a.gain and a.verdict.ok else ""} | {"taken" if a.program.id in kept else ""} |' for i,a in enumerate(t.attempts, 2))
 
-# %% ../nbs/15c_optimise.ipynb #3d6c69de
+# %% ../nbs/15c_optimise.ipynb #59d512ed
 def optimise(
     task:Task,
     program:Program, # Where to begin; it must be right
@@ -94,9 +94,10 @@ def optimise(
             old = ideas.get(i)
             if old is None or old: ideas[i] = [c for c in old or () if c.program.id not in tried] or [c for c in proposer.propose(Context(task, p, 'optimise', tried, feedback)) if c.program.id not in tried]
         at = {i:_speed(first, v) for i,(_,v) in states.items()}
-        hopes = [(round(math.log(at[i]*max(c.expected, 1e-9))/math.log(1+SLACK)), k, -j, i, c) for k,i in enumerate(states) for j,c in enumerate(ideas[i])]
+        times = Counter(a.move for a in attempts)
+        hopes = [(round(math.log(at[i]*max(c.expected, 1e-9))/math.log(1+SLACK)), -times[c.move], k, -j, i, c) for k,i in enumerate(states) for j,c in enumerate(ideas[i])]
         if not hopes: break
-        picked = sorted(hopes, key=lambda h: h[:3])[::-1][:min(width, left)]
+        picked = sorted(hopes, key=lambda h: h[:4])[::-1][:min(width, left)]
         for (*_,i,c),v in zip(picked, judging([(task, h[-1].program) for h in picked])):
             attempts.append(Attempt(i, c.move, c.by, c.program, slim(v), gain(first, v), c.note))
             feedback = '' if v.ok else v.feedback()

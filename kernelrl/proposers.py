@@ -5,15 +5,14 @@
 # %% auto #0
 __all__ = ['Replay', 'code_of', 'name_and_feedback', 'PolicyProposer', 'ChatPolicy', 'chat_prompt', 'chat_proposer', 'Several']
 
-# %% ../nbs/15a_proposers.ipynb #403e0382
+# %% ../nbs/15a_proposers.ipynb #fb763f28
 import json, os, random, re, time, urllib.error, urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable
 from .core import Completion, KernelRLError, Policy
 from .klineage import Candidate, Context, Lineage, Proposer, fresh, load_lineage
 from .program import Program
-from .task import Task
 
 # %% ../nbs/15a_proposers.ipynb #38201d03
 class Replay:

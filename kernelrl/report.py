@@ -13,16 +13,17 @@ __all__ = ['INK', 'FAINT', 'GRID', 'COLOURS', 'STATUS', 'DECISION', 'SPENT', 'HE
            'Material', 'find', 'markdown', 'Report', 'draw', 'run_row', 'result_charts', 'browser', 'no_pictures',
            'pictures', 'write']
 
-# %% ../nbs/17_report.ipynb #68487785
+# %% ../nbs/17_report.ipynb #f4197490
 import html, json, math, os, re, shutil
 import numpy as np
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
+from ._progress import Progress
 from .core import KernelRLError, Record, Run, atomic_write, canonical, digest, read_jsonl
 from .funnel import KEEP, decision
-from .evals import Curve, Measure, Score, acc_at_turn, bootstrap, equal_budget, outcomes, pass_at_k, score, time_ratio, time_to
+from .evals import Curve, Measure, Score, acc_at_turn, bootstrap, equal_budget, outcomes, pass_at_k, score, time_ratio
 from .verdict import Verdict, load_verdicts
 
 # %% ../nbs/17_report.ipynb #90cb952e
@@ -52,7 +53,7 @@ def few(items:Iterable[Any])->str:
     seen = [str(x) for x in dict.fromkeys(items) if x not in (None,'')]
     return ', '.join(seen[:3])+(f' and {len(seen)-3} more' if len(seen)>3 else '')
 
-# %% ../nbs/17_report.ipynb #17d3639f
+# %% ../nbs/17_report.ipynb #1a8c0d3e
 INK,FAINT,GRID = '#222222','#767676','#e6e6e6'
 COLOURS = ('#0072B2','#D55E00','#009E73','#CC79A7','#E69F00','#56B4E9','#8C6D31','#000000')
 STATUS = {'ok':'#0072B2', 'slow':'#56B4E9', 'wrong':'#D55E00', 'launch':'#E69F00', 'compile':'#F0E442', 'timeout':'#CC79A7', 'forbidden':'#000000', 'suspect':'#8C6D31', 'unsupported':'#BBBBBB', 'infra':'#DDDDDD'}
@@ -71,8 +72,9 @@ def log_axis(
 )->dict: # For an axis of ratios
     "A logarithmic axis with round numbers on it"
     lo,hi = math.log10(lo)-.06,math.log10(hi)+.06
-    steps = (1,2,5) if hi-lo<2.6 else (1,3) if hi-lo<4 else (1,)
-    ticks = [s*10.**e for e in range(math.floor(lo), math.ceil(hi)+1) for s in steps if lo<=math.log10(s*10.**e)<=hi]
+    for steps in (np.arange(20,200)/20, np.arange(10,100)/10, np.arange(2,20)/2, (1,2,3,5,7), (1,2,5), (1,3), (1,)): # The finest that is not too many
+        ticks = [float(s)*10.**e for e in range(math.floor(lo), math.ceil(hi)+1) for s in steps if lo<=math.log10(s*10.**e)<=hi]
+        if len(ticks)<=9: break
     return dict(type='log', range=[lo,hi], tickvals=ticks, ticktext=[f'{t:g}' for t in ticks])
 
 def mark(fig:Any, x:float, text:str, dash:str='dash', across:bool=False):
@@ -138,7 +140,7 @@ def speed_rows(
         return {'task':v.task, 'program':v.program or v.program_id[:8], 'status':v.status, 'speedup':s and s.ratio, 'lo':s and s.lo, 'hi':s and s.hi, 'ms':c and c.ms, 'eager':eager, 'decision':d, 'baseline':s.baseline if s else '', 'program_id':v.program_id, 'task_id':v.task_id}
     return sorted(map(one, verdicts), key=lambda r: (r['speedup'] is None, -(r['speedup'] or 0), r['task'], r['program']))
 
-# %% ../nbs/17_report.ipynb #cc14cae4
+# %% ../nbs/17_report.ipynb #e50ac1df
 def speed_figure(
     rows:Sequence[dict], # Of speed_rows
     at_least:float=KEEP # The bar
@@ -159,13 +161,13 @@ def speed_figure(
     ends = log_axis(min([.7,*(r['lo'] for r in rows)]), max([3.,*(r['hi'] for r in rows)]))
     for x,dash,text in ((1.,'dot','as fast'),(at_least,'dash',f'{at_least:g}x')): mark(fig, x, text, dash, across=many)
     label = f'speedup over {_baseline(rows)}, times'
-    if many: fig.update_layout(height=460, xaxis_title='rank', yaxis=dict(title=label, **ends))
+    if many: fig.update_layout(height=460, xaxis=dict(title='rank', range=[0,len(rows)+1]), yaxis=dict(title=label, **ends))
     else: fig.update_layout(height=150+16*len(rows), margin_t=96, legend_y=1+24/max(16*len(rows), 60), xaxis=dict(title=label, **ends), yaxis=dict(tickvals=list(range(1, len(rows)+1)), ticktext=place, range=[len(rows)+.6,.4], showgrid=False, tickfont=dict(size=11)))
     return fig
 
 def _baseline(rows:Sequence[dict])->str:
     names = {r['baseline'] for r in rows if r['baseline']}
-    return {'eager_graph':'eager PyTorch replayed as a CUDA graph', 'eager':'eager PyTorch as called', 'compile':'torch.compile', 'naive':'the naive program'}.get(names.pop() if len(names)==1 else '', 'the baseline')
+    return {'eager_graph':'eager PyTorch as a CUDA graph', 'eager':'eager PyTorch as called', 'compile':'torch.compile', 'naive':'the naive program'}.get(names.pop() if len(names)==1 else '', 'the baseline')
 
 def speed_chart(verdicts:Sequence[Verdict], name:str='cuke', build:Mapping[str,Any]={}, files:Sequence[str]=())->Chart:
     "The speedups of a data set"
@@ -173,7 +175,7 @@ def speed_chart(verdicts:Sequence[Verdict], name:str='cuke', build:Mapping[str,A
     kept = sum(r['decision']=='kept' for r in rows)
     return Chart(f'{name}__speedups', f'{kept} of {len(rows)} programs are surely at least {at_least:g} times as fast', speed_figure(rows, at_least), rows, origin_of(verdicts, files, build), 'Dots are medians, bars 95 % intervals. Kept: the whole interval is above the bar.')
 
-# %% ../nbs/17_report.ipynb #e9d94499
+# %% ../nbs/17_report.ipynb #eaf115c5
 def fast_p_chart(
     verdicts:Sequence[Verdict],
     name:str='cuke',
@@ -185,7 +187,7 @@ def fast_p_chart(
     timed = [v for v in verdicts if not v.ok or v.speedup]
     if not any(v.ok for v in timed): raise KernelRLError(f'{name}: no program was right and timed, so there is no fast_p')
     top = max(v.speedup.hi for v in timed if v.ok and v.speedup)
-    ps = [0.,*np.geomspace(.25, max(4., top*1.05), 60).tolist()]
+    ps = [0.,*sorted({KEEP, *np.geomspace(.25, max(4., top*1.05), 60).tolist()})]
     rows = [{'p':p, 'sure':sure, **{k:getattr(s, k) for k in ('value','lo','hi','n','N')}} for sure in (False,True) for p in ps for s in [score(timed, Measure(p, sure))]]
     fig = go.Figure()
     for sure,colour,label in ((False,COLOURS[0],'median of the speedup above p'),(True,COLOURS[1],'lower end of its interval above p')):
@@ -345,7 +347,7 @@ def learning_charts(
         out.append(Chart(f'{name}__{y}', f'{HEIGHT[y][0].upper()+HEIGHT[y][1:]} against what was spent', fig, rows, o, f'Mean of the last {window} step{"s" if window>1 else ""}; thin lines are seeds, bands 95 % intervals of their mean.{alone}'))
     return out
 
-# %% ../nbs/17_report.ipynb #aa74d99b
+# %% ../nbs/17_report.ipynb #fda7f36e
 def comparison(
     arms:Mapping[str,Sequence[RunLog]],
     y:str
@@ -366,7 +368,7 @@ def comparison(
 
 def _cell(s:Any)->str:
     f = (lambda v: f'{100*v:+.1f}') if s.unit=='points' else (lambda v: f'{v:.2f}')
-    ends = [f(v) if math.isfinite(v) else '?' for v in (s.lo,s.hi)]
+    ends = [f(v) if math.isfinite(v) and (s.unit!='x' or v>0) else '?' for v in (s.lo,s.hi)]
     return f'{f(s.value)}{"" if s.unit=="points" else "x"} [{ends[0]}, {ends[1]}]'
 
 # %% ../nbs/17_report.ipynb #18c60ca2
@@ -438,7 +440,7 @@ def status_chart(run:RunLog)->Chart:
     right = n['ok']+n['slow']
     return Chart(f'{run.name}__status', f'{right} of {len(run.ledger)} programs were right', fig, rows, origin_of_runs([run], f'{run.name}: '+', '.join(f'{v} {k}' for k,v in n.items() if v)), 'All programs of the run, failures included.')
 
-# %% ../nbs/17_report.ipynb #11fb6ac3
+# %% ../nbs/17_report.ipynb #45d30afd
 def by_quarter(
     ledger:Sequence[dict],
     parts:int=4 # Of the run
@@ -484,11 +486,14 @@ def _score_chart(name:str, x:str, y:str, lines:Mapping[str,Sequence[tuple[int,Sc
             line=dict(color=COLOURS[i%len(COLOURS)], width=2), marker_size=8, customdata=[repr(s) for _,s in line], hovertemplate='%{customdata}<extra></extra>')
     ks = sorted({k for l in lines.values() for k,_ in l})
     fig.update_layout(height=380, xaxis=dict(title=x, tickvals=ks, **(dict(type='log') if 'k' in x else dict(range=[.7,max(ks)+.3]))), yaxis=dict(title=y, range=[0,1.02], tickformat='.0%'))
-    rows = [{'group':g, x.split(',')[0]:k, **s.to_dict()} for g,l in lines.items() for k,s in l]
+    rows = [{'line':g, x.split(',')[0]:k, **s.to_dict()} for g,l in lines.items() for k,s in l]
     last = max(s.N for l in lines.values() for _,s in l)
-    return Chart(name, f'{"Pass@k" if "k" in x else "Acc@turn"}: {_gist(lines)}', fig, rows, replace(origin, counted=f'{origin.counted}; up to {last} attempts a point'.lstrip('; ')), 'Bars are 95 % intervals over tasks.')
+    return Chart(name, _gist(lines, 'k' in x), fig, rows, replace(origin, counted=f'{origin.counted}; up to {last} attempts a point'.lstrip('; ')), 'Bars are 95 % intervals over tasks.')
 
-def _gist(lines:Mapping[str,Sequence[tuple[int,Score]]])->str: return ', '.join(f'{100*l[-1][1].value:.0f} % ({g})' for g,l in list(lines.items())[:3] if l)
+def _gist(lines:Mapping[str,Sequence[tuple[int,Score]]], first:bool)->str:
+    "The first point of pass@k, the last of Acc@turn"
+    at = 0 if first else -1
+    return f'{"Pass" if first else "Acc"}@{next(l[at][0] for l in lines.values() if l)}: '+', '.join(f'{100*l[at][1].value:.0f} % ({g})' for g,l in list(lines.items())[:3] if l)
 
 # %% ../nbs/17_report.ipynb #a6a24867
 @dataclass(frozen=True)
@@ -544,12 +549,11 @@ def flat(
         else: out[prefix+k] = v
     return out
 
-# %% ../nbs/17_report.ipynb #0fe05665
+# %% ../nbs/17_report.ipynb #124d2b72
 def interval_rows(figures:Mapping[str,Any])->list[dict]: # name, value, lo, hi, unit
     "Figures that have an interval"
     one = flat(figures)
-    ends = lambda k: (one.get(f'{k}.lo'),one.get(f'{k}.hi'))
-    return [{'name':k, 'value':float(v), 'lo':float(ends(k)[0]), 'hi':float(ends(k)[1])} for k,v in one.items() if isinstance(v, (int,float)) and None not in ends(k)]
+    return [{'name':k, 'value':float(v), 'lo':float(one[f'{k}.lo']), 'hi':float(one[f'{k}.hi'])} for k,v in one.items() if isinstance(v, (int,float)) and one.get(f'{k}.lo') is not None and one.get(f'{k}.hi') is not None]
 
 def forest_chart(r:Result)->Chart|None: # None when no figure has an interval
     "A study's figures with their intervals"
@@ -567,7 +571,7 @@ def forest_chart(r:Result)->Chart|None: # None when no figure has an interval
     fig.update_layout(height=130+34*len(rows)+40*len(parts), margin_t=56)
     return Chart(f'{r.name}__figures', f'{r.name.replace("_"," ")}: figures with their 95 % intervals', fig, rows, r.origin())
 
-# %% ../nbs/17_report.ipynb #eba7b4d0
+# %% ../nbs/17_report.ipynb #edf90448
 def lineage_rows(
     x:Any # Rows, or a record with `steps`
 )->list[dict]: # label, ratio, lo, hi, accepted
@@ -592,7 +596,7 @@ def lineage_figure(rows:Sequence[dict])->tuple[Any,list[dict]]: # Figure, number
         ratio = r['ratio'] if r['ratio'] and r['ratio']>0 else 1.
         out.append({**{k:v for k,v in r.items() if k not in ('text','before')}, 'from':at, 'to':at*ratio})
         if r['accepted']: at *= ratio
-    fig,y = go.Figure(),[f'{i}' for i in range(len(out))]
+    fig,y = go.Figure(),list(range(len(out)))
     for name,colour,want in (('faster', COLOURS[0], lambda r: r['accepted'] and r['to']>=r['from']),('slower', COLOURS[1], lambda r: r['accepted'] and r['to']<r['from']),('rejected by the gate', FAINT, lambda r: not r['accepted'])):
         mine = [(i,r) for i,r in enumerate(out) if want(r)]
         if not mine: continue
@@ -603,7 +607,7 @@ def lineage_figure(rows:Sequence[dict])->tuple[Any,list[dict]]: # Figure, number
     fig.add_vline(1., line=dict(color=INK, width=1, dash='dot'))
     for i,r in enumerate(out): fig.add_annotation(x=1, xref='paper', y=y[i], text=(f'{r["ratio"]:.2f}x' if r['ratio'] else '') if r['accepted'] else html.escape(r.get('reason') or 'rejected'), showarrow=False, xanchor='left', xshift=6, font=dict(size=11, color=FAINT))
     fig.update_layout(height=130+28*len(out), margin_t=90, margin_r=96, legend_y=1+18/max(28*len(out), 40), xaxis=dict(title='speed relative to the first program, times', **log_axis(min([.9,*(min(r['from'],r['to']) for r in out)]), right*1.05)),
-        yaxis=dict(type='category', tickvals=y, ticktext=[html.escape(r['label'][:44]) for r in out], autorange='reversed', showgrid=False))
+        yaxis=dict(tickvals=y, ticktext=[html.escape(r['label'][:44]) for r in out], range=[len(out)-.4,-.6], showgrid=False))
     return fig,out
 
 def lineage_chart(x:Any, name:str, origin:Origin=Origin())->Chart:
@@ -650,7 +654,7 @@ def read_sweep(
         rows.append({**end['parameters'], 'status':end['status'], **(flat(json.loads(kept.read_text())) if kept.exists() else {}), **({'error':f'{end["error"]["name"]}: {end["error"]["message"]}'} if end.get('error') else {})})
     return SweepLog(path.name, str(path), Path(specs[0]['notebook']).stem, len({canonical(p) for s in specs for p in s['settings']}), rows)
 
-# %% ../nbs/17_report.ipynb #e87c8661
+# %% ../nbs/17_report.ipynb #f9e29530
 def _by_setting(s:SweepLog)->tuple[list[str],dict[str,list[dict]]]: # Columns that can be drawn; finished runs by what was varied
     done = [r for r in s.table if r['status']=='done']
     given = [k for k in (done[0] if done else {}) if all(k in r for r in s.table)]
@@ -680,6 +684,7 @@ def sweep_charts(
             fig.add_scatter(x=v, y=[name]*len(v), mode='markers', marker=dict(size=7, color=COLOURS[5], opacity=.8), showlegend=False, row=1, col=col)
             fig.add_scatter(x=[m], y=[name], mode='markers', marker=dict(size=10, color=COLOURS[0], symbol='line-ns', line=dict(width=3, color=COLOURS[0])), showlegend=False, row=1, col=col, error_x=dict(type='data', symmetric=False, array=[hi-m if sure else 0], arrayminus=[m-lo if sure else 0], color=COLOURS[0], thickness=1.2, width=4))
     fig.update_yaxes(autorange='reversed', showgrid=False)
+    fig.update_annotations(font=dict(size=12, color=FAINT))
     fig.update_layout(height=150+30*len(by), margin_t=80)
     done = [r for r in s.table if r['status']=='done']
     o = Origin((shown(s.path),), counted=f'{len(done)} of {s.runs} runs are done, {len(s.table)-len(done)} failed', seeds=f'seeds {few(r["seed"] for r in done)}' if 'seed' in done[0] else '')
@@ -813,7 +818,7 @@ def result_charts(r:Result)->list[Chart]:
         for g in dict.fromkeys(str(x[key]) if key else r.name for x in rows): out.append(lineage_chart([x for x in rows if key is None or str(x[key])==g], f'{r.name}__{g}' if key else r.name, r.origin()))
     return out
 
-# %% ../nbs/17_report.ipynb #70ed1dd4
+# %% ../nbs/17_report.ipynb #ce4fd490
 def browser()->str: # '' if there is none
     "A Chromium that can draw pictures: $BROWSER_PATH, or one of the usual names"
     names = ('chromium','chromium-browser','google-chrome','google-chrome-stable','chrome')
@@ -825,33 +830,38 @@ def no_pictures()->str: # '' when there can be some
     if not importlib.util.find_spec('kaleido'): return 'no static pictures: kaleido is not installed (pip install kaleido); see report.html instead'
     return '' if browser() else 'no static pictures: there is no Chromium for kaleido to draw with (install one, or set BROWSER_PATH); see report.html instead'
 
-def pictures(charts:Sequence[Chart], out:Path, format:str='svg'):
+def pictures(charts:Sequence[Chart], out:Path, format:str='svg', progress:bool=True):
     "Draw static pictures of those that changed"
     import kaleido
     todo = [c for c in charts if not ((out/f'{c.name}.{format}').exists() and _look_of(out/f'{c.name}.json')==c.look)]
     if not todo: return
+    bar = Progress(len(todo), 'pictures', progress)
     kaleido.start_sync_server(path=browser(), silence_warnings=True)
     try:
-        for c in todo: atomic_write(out/f'{c.name}.{format}', kaleido.calc_fig_sync(c.fig, opts=dict(format=format, width=c.fig.layout.width, height=c.fig.layout.height)))
-    finally: kaleido.stop_sync_server(silence_warnings=True)
+        for c in todo:
+            atomic_write(out/f'{c.name}.{format}', kaleido.calc_fig_sync(c.fig, opts=dict(format=format, width=c.fig.layout.width, height=c.fig.layout.height)))
+            bar.add('drawn')
+    finally: kaleido.stop_sync_server(silence_warnings=True); bar.close()
 
 def _look_of(path:Path)->str:
     try: return json.loads(path.read_text()).get('look', '')
     except (OSError,ValueError): return ''
 
-# %% ../nbs/17_report.ipynb #15ee72bd
+# %% ../nbs/17_report.ipynb #bc1605d4
 def write(
     r:Report,
     out:str|Path='figures', # Folder
     static:bool=True, # Pictures as well, where they can be drawn
-    offline:bool=False # Put plotly.js beside report.html, instead of loading it from the network
+    offline:bool=False, # Put plotly.js beside report.html, instead of loading it from the network
+    progress:bool=True
 )->Path: # report.md
     "Write figures, numbers and both reports"
     import plotly.io as pio
     from plotly.offline import get_plotlyjs
     out = Path(out)
+    if not r.charts and not r.tables: raise KernelRLError('nothing could be drawn: '+('; '.join(r.left_out[:3]) or 'nothing was found'))
     why = no_pictures() if static else 'no static pictures: switched off'
-    if not why: pictures(r.charts, out)
+    if not why: pictures(r.charts, out, progress=progress)
     for c in r.charts: atomic_write(out/f'{c.name}.json', json.dumps({**json.loads(canonical(c.data())), 'look':c.look}, indent=1, sort_keys=True, ensure_ascii=False)+'\n')
     atomic_write(out/'report.md', _markdown(r, not why)+(f'\n{why[0].upper()+why[1:]}.\n' if why else ''))
     if offline: atomic_write(out/'plotly.min.js', get_plotlyjs())

@@ -6,8 +6,8 @@
 __all__ = ['DTYPES', 'DISTRIBUTIONS', 'Spec', 'Signature', 'Tolerance', 'Task', 'load_tasks', 'shipped_tasks', 'shipped_programs',
            'Reference', 'OpCost', 'eager_ops', 'agrees', 'audit']
 
-# %% ../nbs/01_task.ipynb #96e1ac76
-import ast, difflib, functools, importlib.resources, inspect, json, keyword, linecache, math, re
+# %% ../nbs/01_task.ipynb #e74fc775
+import ast, difflib, functools, importlib.resources, inspect, itertools, json, keyword, linecache, math, re
 from collections import OrderedDict
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -484,7 +484,7 @@ class _Memory:
 
 def _held(x:Any)->int: return sum(map(_held, x)) if isinstance(x, (list,tuple)) else x.nbytes
 
-# %% ../nbs/01_task.ipynb #cc432f32
+# %% ../nbs/01_task.ipynb #9e2035a1
 class Reference:
     "Inputs, parameters and right answers of a task at one shape"
     def __init__(self,
@@ -503,13 +503,20 @@ class Reference:
     def __repr__(self): return f'Reference({self.task.name!r}, {self.signature}, {self.device})'
     def inputs(self,
         seed:int, # The same seed gives the same inputs
-        distribution:str='own' # One of `DISTRIBUTIONS`
+        distribution:str='own', # One of `DISTRIBUTIONS`
+        fresh:int=0 # Not 0: these values made anew, as before a timed run
     )->list[np.ndarray]: # Raw, in the order of `signature.inputs`; a scalar as a 0-d array
         "Draw inputs"
+        if fresh: return self._memory(('inputs',seed,distribution,fresh), lambda: self._anew(self.inputs(seed, distribution), self.signature.inputs, fresh, 0))
         return self._memory(('inputs',seed,distribution), lambda: _draw(self._ns, self.signature, self.task.name, seed, distribution))
-    def params(self, seed:int)->list[np.ndarray]: # Raw, in the order of `signature.params`
+    def params(self, seed:int, fresh:int=0)->list[np.ndarray]: # Raw, in the order of `signature.params`
         "Initialise weights and buffers"
+        if fresh: return self._memory(('params',seed,fresh), lambda: self._anew(self.params(seed), self.signature.params, fresh, sum(s.value is None for s in self.signature.inputs)))
         return self._memory(('params',seed), lambda: _initial(self._ns, self.task.name, seed))
+    def _anew(self, arrays:list[np.ndarray], specs:tuple[Spec,...], fresh:int, first:int)->list[np.ndarray]:
+        from kernelrl._fresh import freshen
+        place = itertools.count(first)
+        return [x if s.value is not None else freshen(x, s.dtype, fresh, next(place)) for x,s in zip(arrays, specs)]
     def answer(self,
         inputs:list[np.ndarray], # Raw, as `inputs` gives them
         params:list[np.ndarray], # Raw, as `params` gives them
@@ -521,22 +528,24 @@ class Reference:
         return _compute(self._model(wide), self.signature, self.task.name, inputs, params, self.device, wide, seed, within, self.lock)
     def expected(self,
         seed:int, # For inputs and parameters
-        distribution:str='own' # One of `DISTRIBUTIONS`
+        distribution:str='own', # One of `DISTRIBUTIONS`
+        fresh:int=0 # As for `inputs`
     )->tuple[list[np.ndarray],list[np.ndarray]]: # (float64 and integer arrays, raw answers of torch in the task's dtype)
         "The right answer, and torch's own"
-        xs, ps = self.inputs(seed, distribution), self.params(seed)
-        wide, native = self._memory(('expected',seed,distribution), lambda: [self.answer(xs, ps), self.answer(xs, ps, wide=False)])
+        xs, ps = self.inputs(seed, distribution, fresh), self.params(seed, fresh)
+        wide, native = self._memory(('expected',seed,distribution,fresh), lambda: [self.answer(xs, ps), self.answer(xs, ps, wide=False)])
         return wide, native
     def jittered(self,
         seed:int, # For inputs and parameters
         distribution:str='own', # One of `DISTRIBUTIONS`
-        eps:float=2.**-23 # Relative size of the move; a unit in the last place of float32
+        eps:float=2.**-23, # Relative size of the move; a unit in the last place of float32
+        fresh:int=0 # As for `inputs`
     )->list[np.ndarray]: # Float64 and integers
         "The right answer to inputs moved by about one unit in the last place: how sensitive the question is"
         rng = np.random.default_rng(derive_seed('jitter', seed, distribution))
         unit = {'float16':2.**-10, 'bfloat16':2.**-7, 'float64':2.**-52}
         move = lambda x,s: _wide(x, s.dtype)*(1+unit.get(s.dtype, eps)*rng.uniform(-1, 1, x.shape)) if s.value is None and 'float' in s.dtype else x
-        return self.answer([move(x, s) for x,s in zip(self.inputs(seed, distribution), self.signature.inputs)], self.params(seed))
+        return self.answer([move(x, s) for x,s in zip(self.inputs(seed, distribution, fresh), self.signature.inputs)], self.params(seed, fresh))
     def usable(self, seed:int=0)->tuple[tuple[str,...],tuple[Finding,...]]: # (names, a note for each one left out)
         "The task's distributions that its reference can stand"
         return _usable(self, seed)

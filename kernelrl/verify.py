@@ -247,7 +247,7 @@ def poisoned(
     "A fresh buffer that shows what is not written to it"
     return np.full(shape, poison(dtype, repeat)).view(storage(dtype))
 
-# %% ../nbs/05_verify.ipynb #0da68303
+# %% ../nbs/05_verify.ipynb #c7805cf7
 @dataclass(frozen=True)
 class Check(Record):
     "One set of inputs that a candidate has to get right"
@@ -255,6 +255,7 @@ class Check(Record):
     distribution:str # Of the inputs
     seed:int # Secret while candidates run; kept in the verdict for replay
     repeat:int = 0 # Which run of this check
+    fresh:int = 0 # The values of a timed run are made anew from this; 0 leaves them as they are drawn
     def __repr__(self): return f'shape {self.shape} {self.distribution}'
 
 # %% ../nbs/05_verify.ipynb #1fd17415

@@ -74,7 +74,7 @@ def run_study(page:str, words:list[str], file:Path)->int: # Exit status
             out['cells'][c['id']] = run_cell(source, env, Tee)
             if 'parameters' in c['metadata'].get('tags', []): exec(given(words, source), env)
         except BaseException as e:
-            traceback.print_exc()
+            if type(e).__name__!='OutOfTime': traceback.print_exc()
             file.write_text(json.dumps(out, indent=1))
             print(f'{page}: stopped after {time.time()-t:.0f} s: {type(e).__name__}: {e}', flush=True)
             return 75 if type(e).__name__=='OutOfTime' else 1

@@ -279,6 +279,12 @@ IMPOSSIBLE = [
     ('H33', 'a cache keyed on the shape', affine(before='import functools\n@functools.lru_cache(None)\ndef once(shape): return cp.empty(shape, cp.float32)', forward=fwd('y = once(x.shape)\nk(((x.size + 255) // 256,), (256,), (x, y, x.size))\nreturn y'))),
     ('H34', 'the first calls are right, counted in Python', affine(before='calls = [0]', forward=A_FWD.replace('y = cp', 'calls[0] += 1\n    if calls[0] > 1: return cp.zeros_like(x)\n    y = cp'))),
     ('H34b', 'the first calls are right, counted on the device', affine('__shared__ int c; if (threadIdx.x == 0) c = blockIdx.x == 0 ? atomicAdd(&calls, 1) : 0; __syncthreads(); if (c) return; '+A_BODY, head='__device__ int calls;')),
+    ('H34c', 'answers are kept on the device, and copied when the inputs look the same', affine('''__shared__ int same; int b = blockIdx.x;
+    if (threadIdx.x == 0) same = have[b] && key[b] == x[0];
+    __syncthreads();
+    if (i < n) { if (same) y[i] = memo[i]; else memo[i] = y[i] = 2.f * x[i] + 1.f; }
+    __syncthreads();
+    if (threadIdx.x == 0) { key[b] = x[0]; have[b] = 1; }''', head='__device__ float memo[32768], key[128];\n__device__ int have[128];')),
     ('H43d', 'the checking compiler is told from its macros', affine('\n#if defined(KRL_CHECK) || defined(__SANITIZE_THREAD__)\n    if (n > 30000) return;\n#endif\n    '+A_BODY)),
     ('H43e', 'blocks that are counted do nothing, their neighbours do it', affine('''int nb = gridDim.x, b = blockIdx.x; if (nb > 48) for (int s = 0; s < 48; s++) { int c = (2 * s + 1) * nb / 96; if (c == b) return; if (c == b + 1 && i + blockDim.x < n) y[i + blockDim.x] = 2.f * x[i + blockDim.x] + 1.f; }
     '''+A_BODY)),

@@ -149,3 +149,41 @@ def test_skipping_timed_work_is_found(j):
 def test_too_much_memory(j):
     p = Program(GOOD.text.replace('    y =', '    z = cp.empty((1<<34,), cp.float64)\n    y ='))
     assert one(j, p).reason.kind=='too_much_memory'
+
+GEMM = Task('gemm', '''
+import torch, torch.nn as nn
+M, N, K = 1024, 1024, 1024
+class Model(nn.Module):
+    def forward(self, a, b): return a @ b
+def get_inputs(): return [torch.randn(M, K), torch.randn(K, N)]
+def get_init_inputs(): return []
+''', shapes=({}, {'M':33,'N':65,'K':77}, {'M':64,'N':32,'K':96}))
+
+def gemm(keep:str, before:str='')->Program:
+    "A naive product; `keep` says where answers are remembered: %s is the element"
+    body = f"""{before}
+extern "C" __global__ void gemm(const float* a, const float* b, float* c, int M, int N, int K) {{
+    int n = blockIdx.x*16+threadIdx.x, m = blockIdx.y*16+threadIdx.y, i = m*N+n, block = blockIdx.y*gridDim.x+blockIdx.x; (void)block; (void)i;
+    {keep or 'const int same = 0;'}
+    if (m < M && n < N) {{
+        float s = 0.f;
+        if (same) s = KEPT(i); else for (int k = 0; k < K; k++) s += a[m*K+k]*b[k*N+n];
+        KEPT(i) = s; c[i] = s;
+    }}
+    NOTE
+}}"""
+    return Program(f'import cupy as cp\nk = cp.RawKernel(r"""{body}""", "gemm")\ndef forward(a, b):\n    M, K = a.shape\n    N = b.shape[1]\n    c = cp.empty((M, N), cp.float32)\n    k(((N+15)//16, (M+15)//16), (16, 16), (a, b, c, M, N, K))\n    return c\n')
+
+LOOK = "__shared__ int same; if (threadIdx.x+threadIdx.y == 0) same = STATE(block).x == a[0] && STATE(block).y == b[0]; __syncthreads();"
+NOTE = "__syncthreads(); if (threadIdx.x+threadIdx.y == 0) STATE(block) = make_float2(a[0], b[0]);"
+MEMO = {
+    'variables':gemm(LOOK, f'__device__ float memo[1<<20];\n__device__ float2 state[1<<12];\n#define KEPT(i) memo[i]\n#define STATE(i) state[i]\n#define NOTE {NOTE}'),
+    'behind the buffers':gemm(LOOK, f'#define KEPT(i) ((float*)c)[M*N+(1<<15)+4096+(i)]\n#define STATE(i) ((float2*)(c+M*N+(1<<15)+4096+M*N))[i]\n#define NOTE {NOTE}')}
+
+def test_the_honest_product(j): assert judge_one(j, GEMM, gemm('', '#define KEPT(i) c[i]\n#define NOTE')).ok
+
+@pytest.mark.parametrize('where', MEMO)
+def test_answers_kept_between_timed_runs_are_found(j, where):
+    "Each block remembers its part of the answer, and copies it when the inputs look the same as before"
+    v = judge_one(j, GEMM, MEMO[where])
+    assert v.gate in ('time','launch') and v.status in ('wrong','launch'), v # launch: nothing happened to be mapped behind the buffers

@@ -6,8 +6,8 @@ import pytest
 for m in ('plotly','ipywidgets','anywidget'): pytest.importorskip(m)
 import plotly.graph_objects as go
 from kernelrl.core import Finding, KernelRLError, Run
-from kernelrl.explorer import (DataTab, Entry, Explorer, Follower, KernelTab, LineageTab, RunTab, Tail, chosen, count_traffic, diff_html, entry_row, highlighted, keeping_samples, live, read_entries, read_lineages, redraw, run_figures, run_line, samples_html,
-    scatter_figure, source_html, table_class, timing_figure, traffic_notes, verdict_html, versions)
+from kernelrl.explorer import (DataTab, Entry, Explorer, Follower, KernelTab, LineageTab, RunTab, Tail, chosen, count_traffic, diff_html, entry_row, highlighted, keeping_samples, live, read_entries, read_lineages, redraw, run_figures, run_line,
+    scatter_figure, source_html, timing_figure, traffic_notes, verdict_html, versions)
 from kernelrl.program import Program
 from kernelrl.report import RunLog
 from kernelrl.task import shipped_programs, shipped_tasks
