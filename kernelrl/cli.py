@@ -65,18 +65,18 @@ class CukeBuild:
 
 SHOWN = 120 # Rows of a table that a terminal is given
 
-# %% ../nbs/20_cli.ipynb #d6db084e
+# %% ../nbs/20_cli.ipynb #239f49a6
 def _recorded()->dict:
     "Verdicts measured on a GPU that come with the repository, where there are any"
     from kernelrl.judge import shipped_verdicts
     from kernelrl.verdict import read_verdicts
-    try: return read_verdicts(shipped_verdicts())
+    try: return read_verdicts(shipped_verdicts()/'shipped')
     except KernelRLError: return {}
 
 def _measured(recorded:dict, at_least:float)->str:
     from kernelrl.cuke import decision
     vs = list(recorded.values())
-    return f'Estimates are good for ranking, within a factor of three. Measured on {vs[0].device} ({vs[0].date}), {sum(decision(v, at_least)=="kept" for v in vs)} of {len(vs)} programs were kept: data/cuke/table.md'
+    return f'Estimates are good for ranking, within a factor of three. Measured on {vs[0].device} ({vs[0].date}), {sum(decision(v, at_least)=="kept" for v in vs)} of {len(vs)} programs were kept: data/shipped/table.md'
 
 def _title(b)->str:
     v = b.verdicts[0]

@@ -8,7 +8,7 @@ __all__ = ['COLUMNS', 'Entry', 'read_entries', 'chosen', 'entry_row', 'scatter_f
            'Tail', 'Follower', 'samples_html', 'run_line', 'keeping_samples', 'run_figures', 'table_class', 'live',
            'redraw', 'DataTab', 'KernelTab', 'LineageTab', 'RunTab', 'Explorer']
 
-# %% ../nbs/19_explorer.ipynb #f0499be3
+# %% ../nbs/19_explorer.ipynb #845416a4
 import difflib, functools, html, json, math, threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,11 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 from .core import KernelRLError, Run
 from .funnel import decision
 from .program import Program, cuda_strings
-from .report import (COLOURS, DECISION, FAINT, INK, STATUS, RunLog, find, lineage_figure, lineage_rows, learning_figure, log_axis, mark, stage_figure, status_figure, template, HEIGHT)
+from .report import (COLOURS, DECISION, FAINT, INK, STATUS, RunLog, decided, find, lineage_figure, lineage_rows, learning_figure, log_axis, mark, stage_figure, status_figure, template, HEIGHT)
 from .task import Task, shipped_programs, shipped_tasks
 from .verdict import Verdict, read_verdicts
 
-# %% ../nbs/19_explorer.ipynb #90735f63
+# %% ../nbs/19_explorer.ipynb #6806e719
 @dataclass(frozen=True)
 class Entry:
     "A judged program"
@@ -47,11 +47,13 @@ def read_entries(
     "The programs of a data set"
     from kernelrl.judge import shipped_verdicts
     root = Path(folder) if folder else shipped_verdicts()
-    verdicts,texts = read_verdicts(root),_texts(root if root.is_dir() else root.parent)
+    verdicts,base = read_verdicts(root),root if root.is_dir() else root.parent
+    texts,known = _texts(base),dict[tuple[str,str],str]()
+    for f in sorted(base.rglob('build.json')): known.update(decided(json.loads(f.read_text())))
     for task in {v.task for v in verdicts.values()}:
         for t in (t for t in _known_tasks() if t.name==task):
             for _,text in shipped_programs(task): texts.setdefault((task,Program(text).id), (text,t.source))
-    made = [Entry(v.task, v.program or v.program_id[:8], v, decision(v), *texts.get((v.task,v.program_id), ())) for v in verdicts.values()]
+    made = [Entry(v.task, v.program or v.program_id[:8], v, known.get((v.task,v.program)) or decision(v), *texts.get((v.task,v.program_id), ())) for v in verdicts.values()]
     return sorted(made, key=lambda e: (-(e.verdict.speedup.ratio if e.verdict.ok and e.verdict.speedup else 0), e.task, e.program))
 
 @functools.cache
@@ -208,13 +210,13 @@ def traffic_notes(
 def _moved(x:Any)->int: return x.sectors*32 if x.space=='global' else x.ways*128
 def _size(n:float)->str: return next(f'{n/u:.3g} {name}' for u,name in ((2**30,'GiB'),(2**20,'MiB'),(2**10,'KiB'),(1,'B')) if n>=u or u==1)
 
-# %% ../nbs/19_explorer.ipynb #f02b0484
+# %% ../nbs/19_explorer.ipynb #03fca57b
 def versions(
     entries:Sequence[Entry],
     task:str
 )->list[dict]: # Rows as `lineage_rows` gives them, with `before` and `text`
-    "The programs of a task from the slowest to the fastest"
-    mine = sorted((e for e in entries if e.task==task and e.verdict.ok and 'candidate' in e.verdict.timings), key=lambda e: -e.verdict.timings['candidate'].ms)
+    "The programs of a task from the slowest to the fastest, as far as their texts were kept"
+    mine = sorted((e for e in entries if e.task==task and e.text and e.verdict.ok and 'candidate' in e.verdict.timings), key=lambda e: -e.verdict.timings['candidate'].ms)
     ms = [e.verdict.timings['candidate'].ms for e in mine]
     return [{'label':e.program, 'ratio':ms[max(i-1, 0)]/ms[i], 'lo':None, 'hi':None, 'accepted':True, 'before':mine[max(i-1, 0)].text, 'text':e.text} for i,e in enumerate(mine)]
 

@@ -26,7 +26,7 @@ from .zoo import recipe
 from ._syntax import Source
 from ._worker import WorkerDied, WorkerTimeout
 
-# %% ../nbs/15_klineage.ipynb #8551f998
+# %% ../nbs/15_klineage.ipynb #05559c78
 @dataclass(frozen=True)
 class Context:
     "What a proposer gets to see"
@@ -61,7 +61,8 @@ class Candidate(Record):
 @runtime_checkable
 class Proposer(Protocol):
     "Anything that proposes programs"
-    name:str
+    @property
+    def name(self)->str: ...
     def propose(self, context:Context)->list[Candidate]: ...
 
 # %% ../nbs/15_klineage.ipynb #7b3cb54a
@@ -95,7 +96,7 @@ def find(transform:Transform, src:Source)->list[Site]: # Empty where the rule do
     try: return transform.find(src)
     except (RuntimeError,StopIteration,AttributeError,IndexError,KeyError,TypeError,ValueError): return []
 
-# %% ../nbs/15_klineage.ipynb #19daf374
+# %% ../nbs/15_klineage.ipynb #20495c39
 ORDER = ('cache_hint','padding','unroll','half2','vector','vector_struct','vector_loop','shuffle','variance','grid_stride','template','fast_math','launch_bounds','restrict') # Backwards
 
 @dataclass(frozen=True)
@@ -105,11 +106,13 @@ class Rules:
     name:str = 'rules'
     def propose(self, context:Context)->list[Candidate]:
         "Each transform at all its sites; then, where that is new, at each of them alone"
-        src,wholes,singles = context.source(),[],[]
+        src = context.source()
+        wholes:list[Candidate] = []
+        singles:list[Candidate] = []
         for move in ORDER if context.direction=='simplify' else reversed(ORDER):
             t = self.transforms.get((move, context.direction))
             sites = [s for s in find(t, src) if not s.refused] if t else []
-            if not sites: continue
+            if t is None or not sites: continue
             made = [apply_everywhere(t, context)]+([apply_sites(context.program.text, [s]) for s in sites] if len(sites)>1 else [])
             for i,(text,used) in enumerate(made):
                 if not parses(text) or text==context.program.text: continue
@@ -280,7 +283,7 @@ def load_lineage(path:str|Path)->Lineage:
     of = lambda kind: tuple(Transition.from_dict(r['step']) for r in rows if r.get('kind')==kind)
     return replace(Lineage.from_dict(rows[0]), steps=of('step'), rejected=of('rejected'), end=next((r['end'] for r in rows if r.get('kind')=='end'), ''))
 
-# %% ../nbs/15_klineage.ipynb #c5a3b153
+# %% ../nbs/15_klineage.ipynb #eafab28b
 def way_back(
     task:Task,
     expert:Program,
@@ -314,11 +317,11 @@ def step_down(
     v = judging([(task, c.program)])[0]
     t = replace(t, verdicts=(verdict, slim(v)), gain=gain(v, verdict))
     if not v.ok: return replace(t, why=f'{v.status}: {v.reason}')
-    if slower(t.gain): return replace(t, why=f'the simpler program is faster ({1/t.gain.ratio:.2f}x)')
+    if t.gain and slower(t.gain): return replace(t, why=f'the simpler program is faster ({1/t.gain.ratio:.2f}x)')
     back,conds = way_back(task, at, c.program, c.move, proposer, judging, verdict)
     return replace(t, back=back, conditions=conds)
 
-# %% ../nbs/15_klineage.ipynb #43349ccd
+# %% ../nbs/15_klineage.ipynb #2d552c49
 def walk_back(
     task:Task,
     expert:Program, # Where to begin; it must be right
@@ -330,22 +333,22 @@ def walk_back(
 )->Lineage:
     "Walk from an expert program down, one validated simplification at a time"
     judging = judging_with(judge)
-    proposer = proposer or (Templates() if written_with(task, expert) else Rules())
+    who:Proposer = proposer or (Templates() if written_with(task, expert) else Rules())
     l = load_lineage(path) if path and Path(path).exists() else None
     if l and (l.task.id,l.expert.id)!=(task.id,expert.id): raise KernelRLError(f'{path}: holds the lineage of another program ({l.task.name}, {l.expert.name}); choose another file')
     if l is None: l = Lineage(task, expert, slim(judging([(task, expert)])[0]), env=environment())
     if not l.verdict.ok: raise KernelRLError(f'{task.name}: the walk cannot begin, for its program is {l.verdict.status} ({l.verdict.reason}); give one that is right')
     while not l.end:
         at,seen = l.programs[-1],frozenset(p.id for p in l.programs)|{r.simple.id for r in l.rejected}
-        options = [c for c in proposer.propose(Context(task, at, 'simplify', seen)) if c.program.id not in seen]
+        options = [c for c in who.propose(Context(task, at, 'simplify', seen)) if c.program.id not in seen]
         failed = sum(r.expert.id==at.id for r in l.rejected)
         if not options: l = replace(l, end='complete')
         elif len(l.steps)>=max_steps: l = replace(l, end='step_limit')
         elif failed>=max_rejections: l = replace(l, end='rejection_limit')
         else:
-            t = step_down(task, at, l.verdicts[-1], options[0], proposer, judging)
+            t = step_down(task, at, l.verdicts[-1], options[0], who, judging)
             if any(v.status=='infra' for v in t.verdicts): raise KernelRLError(f'{task.name}: the judge broke down ({t.verdicts[-1].reason}); mend that and start the walk again, it goes on from {path or "the beginning"}')
-            l = replace(l, **({'steps':(*l.steps, t)} if t.accepted else {'rejected':(*l.rejected, t)}))
+            l = replace(l, steps=(*l.steps, t)) if t.accepted else replace(l, rejected=(*l.rejected, t))
         if path: save_lineage(path, l)
     return l
 

@@ -33,7 +33,7 @@ class Replay:
         return fresh([Candidate(t.simple if down else t.expert, t.move, self.name, t.sites, t.conditions) for t in steps], context)
     def __repr__(self): return f'Replay({len(self.steps)} steps)'
 
-# %% ../nbs/15a_proposers.ipynb #6a80e297
+# %% ../nbs/15a_proposers.ipynb #e26bff7f
 def code_of(answer:str)->str: # The answer itself when there is no block
     "The program in an answer: its first fenced block with a function `forward`, else the first block"
     blocks = re.findall(r'```[ \t]*\w*[ \t]*\n(.*?)```', answer, re.S)
@@ -48,8 +48,8 @@ class PolicyProposer:
     hole:str = 'core' # core: between prefix and suffix of the program as it stands; whole: all of it
     n:int = 4 # Answers at a time
     ask:Callable[[Context],str] = name_and_feedback # What it is asked
-    @property
-    def name(self)->str: return self.policy.name
+    name:str = '' # The policy's if empty
+    def __post_init__(self): self.name = self.name or self.policy.name
     def propose(self, context:Context)->list[Candidate]:
         "What the policy writes"
         n = min(self.n, context.n)
@@ -60,7 +60,7 @@ class PolicyProposer:
             texts = [prefix+a.text+suffix for a in self.policy.complete([self.ask(context)], n, hole=[(prefix,suffix)])[0]]
         return fresh([Candidate(Program(t), 'rewrite', self.name) for t in texts if t.strip()], context)
 
-# %% ../nbs/15a_proposers.ipynb #f7bd39eb
+# %% ../nbs/15a_proposers.ipynb #11511f6c
 @dataclass
 class ChatPolicy:
     "A model behind an OpenAI-compatible endpoint, as a `Policy`"
@@ -73,8 +73,8 @@ class ChatPolicy:
     tries:int = 3
     pause:float = 1. # Seconds before the second try; doubled for each further one
     system:str = 'You write CUDA kernels. Answer with one complete program in one fenced code block.'
-    @property
-    def name(self)->str: return self.model
+    name:str = '' # The model if empty
+    def __post_init__(self): self.name = self.name or self.model
     def complete(self, prompts:list[str], n:int=1, hole:list[tuple[str,str]]|None=None)->list[list[Completion]]:
         "Answer every prompt `n` times"
         return [self._answers(p if hole is None else _around(p, *hole[i]), n, hole is not None) for i,p in enumerate(prompts)]

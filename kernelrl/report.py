@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['INK', 'FAINT', 'GRID', 'COLOURS', 'STATUS', 'DECISION', 'SPENT', 'HEIGHT', 'STAGES', 'Origin', 'shown', 'few',
-           'template', 'log_axis', 'mark', 'Chart', 'origin_of', 'speed_rows', 'speed_figure', 'speed_chart',
+           'template', 'log_axis', 'mark', 'Chart', 'origin_of', 'decided', 'speed_rows', 'speed_figure', 'speed_chart',
            'fast_p_chart', 'add_band', 'RunLog', 'read_run', 'arms', 'origin_of_runs', 'spent', 'smooth',
            'default_window', 'curve_of', 'band', 'learning_figure', 'learning_charts', 'comparison', 'binned',
            'stage_figure', 'stage_chart', 'status_rows', 'status_figure', 'status_chart', 'by_quarter',
@@ -112,7 +112,7 @@ def _wrap(text:str, width:int)->list[str]:
     import textwrap
     return textwrap.wrap(text, width) or ['']
 
-# %% ../nbs/17_report.ipynb #d9acd8e8
+# %% ../nbs/17_report.ipynb #28aea2b6
 def origin_of(
     verdicts:Sequence[Verdict],
     files:Sequence[str]=(),
@@ -127,20 +127,26 @@ def origin_of(
     days,commit = sorted({v.date for v in verdicts if v.date}),build.get('commit', '')
     return Origin(tuple(files), device, source, few(v.protocol for v in verdicts), days[0] if len(days)==1 else f'{days[0]} to {days[-1]}' if days else '', commit if commit!='not recorded' else '', counted=f'{len(verdicts)} programs for {len({v.task for v in verdicts})} tasks, {bad} failed'+(f', {ours} that we could not judge' if ours else ''))
 
+def decided(
+    build:Mapping[str,Any] # What a build said of itself (build.json)
+)->dict[tuple[str,str],str]: # (task, program) -> kept, or a reason code
+    "What a build decided; it knows of duplicates and of what was screened out, a single verdict does not"
+    return {(r['task'],r['program']):r['decision'].partition(' (')[0] for r in build.get('rows', []) if {'task','program','decision'}<=set(r)}
+
 def speed_rows(
     verdicts:Iterable[Verdict],
     build:Mapping[str,Any]={} # What the build said of itself (build.json); its decisions count
 )->list[dict]: # Fastest first, failures last
     "Programs with their speedups, and what was decided"
-    decided = {(r.get('task'),r.get('program')):r['decision'] for r in build.get('rows', []) if 'decision' in r}
+    known = decided(build)
     def one(v:Verdict)->dict:
-        d,s = decided.get((v.task,v.program)) or decision(v, build.get('at_least', KEEP)),v.speedup if v.ok else None
+        d,s = known.get((v.task,v.program)) or decision(v, build.get('at_least', KEEP)),v.speedup if v.ok else None
         eager = next((x.ratio for x in v.speedups if x.baseline=='eager'), None) if v.ok else None
         c = v.timings.get('candidate') if v.ok else None
         return {'task':v.task, 'program':v.program or v.program_id[:8], 'status':v.status, 'speedup':s and s.ratio, 'lo':s and s.lo, 'hi':s and s.hi, 'ms':c and c.ms, 'eager':eager, 'decision':d, 'baseline':s.baseline if s else '', 'program_id':v.program_id, 'task_id':v.task_id}
     return sorted(map(one, verdicts), key=lambda r: (r['speedup'] is None, -(r['speedup'] or 0), r['task'], r['program']))
 
-# %% ../nbs/17_report.ipynb #e50ac1df
+# %% ../nbs/17_report.ipynb #5ff1a233
 def speed_figure(
     rows:Sequence[dict], # Of speed_rows
     at_least:float=KEEP # The bar
@@ -173,9 +179,9 @@ def speed_chart(verdicts:Sequence[Verdict], name:str='cuke', build:Mapping[str,A
     "The speedups of a data set"
     rows,at_least = speed_rows(verdicts, build),build.get('at_least', KEEP)
     kept = sum(r['decision']=='kept' for r in rows)
-    return Chart(f'{name}__speedups', f'{kept} of {len(rows)} programs are surely at least {at_least:g} times as fast', speed_figure(rows, at_least), rows, origin_of(verdicts, files, build), 'Dots are medians, bars 95 % intervals. Kept: the whole interval is above the bar.')
+    return Chart(f'{name}__speedups', f'{kept} of {len(rows)} programs were kept: surely at least {at_least:g} times as fast', speed_figure(rows, at_least), rows, origin_of(verdicts, files, build), 'Dots are medians, bars 95 % intervals. Kept: the whole interval is above the bar.')
 
-# %% ../nbs/17_report.ipynb #eaf115c5
+# %% ../nbs/17_report.ipynb #038499ab
 def fast_p_chart(
     verdicts:Sequence[Verdict],
     name:str='cuke',
@@ -184,9 +190,9 @@ def fast_p_chart(
 )->Chart:
     "fast_p over p, with intervals over tasks"
     import plotly.graph_objects as go
-    timed = [v for v in verdicts if not v.ok or v.speedup]
-    if not any(v.ok for v in timed): raise KernelRLError(f'{name}: no program was right and timed, so there is no fast_p')
-    top = max(v.speedup.hi for v in timed if v.ok and v.speedup)
+    timed = [replace(o, origin='') for o in outcomes(v for v in verdicts if not v.ok or v.speedup)] # One device; what was screened out was judged under a cheaper protocol
+    if not any(o.ok for o in timed): raise KernelRLError(f'{name}: no program was right and timed, so there is no fast_p')
+    top = max(o.speedup for o in timed if o.ok and o.speedup)
     ps = [0.,*sorted({KEEP, *np.geomspace(.25, max(4., top*1.05), 60).tolist()})]
     rows = [{'p':p, 'sure':sure, **{k:getattr(s, k) for k in ('value','lo','hi','n','N')}} for sure in (False,True) for p in ps for s in [score(timed, Measure(p, sure))]]
     fig = go.Figure()

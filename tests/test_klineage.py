@@ -3,14 +3,15 @@ import json, threading
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
+from kernelrl.conditions import BARE, Flip, Precondition, flip_table, flips, forced, labelled, moved, predicate, sight
 from kernelrl.core import Finding, KernelRLError
 from kernelrl.judge import Judge, judge_all
-from kernelrl.klineage import (Candidate, Context, Lineage, Proposer, Rules, Templates, Transition, apply_everywhere, audit, faster, features, fresh, gain, lineage_figure, load_lineage,
+from kernelrl.klineage import (Candidate, Context, Proposer, Rules, Templates, apply_everywhere, audit, faster, features, fresh, gain, lineage_figure, load_lineage,
     parses, save_lineage, slower, walk_back, written_with)
 from kernelrl.optimise import CHECK, Trail, confirmed, optimise, recheck, with_skills
 from kernelrl.program import Program
 from kernelrl.proposers import ChatPolicy, PolicyProposer, Replay, Several, chat_proposer, code_of
-from kernelrl.skills import BARE, SETTINGS, Effect, Flip, Precondition, Skill, Skilled, Trip, admit, broken, flip_table, flips, forced, labelled, lift, load_skills, moved, predicate, save_skills, sight
+from kernelrl.skills import Effect, Skill, Skilled, Trip, admit, lift, load_skills, save_skills
 from kernelrl.task import shipped_programs, shipped_tasks
 from kernelrl.timing import Speedup
 from kernelrl.verdict import Store, Verdict

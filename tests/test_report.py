@@ -252,7 +252,7 @@ def test_without_a_browser_it_is_said(folder, tmp_path, monkeypatch):
 def test_the_command(folder, tmp_path, capsys):
     from kernelrl import cli
     cli.main(['report', str(folder), '--out', str(tmp_path/'out'), '--no-static'])
-    assert (tmp_path/'out/report.html').exists() and 'cuke__speedups: 1 of 4 programs' in capsys.readouterr().out
+    assert (tmp_path/'out/report.html').exists() and 'cuke__speedups: 1 of 4 programs were kept' in capsys.readouterr().out
     with pytest.raises(SystemExit) as e: cli.main(['report', str(tmp_path/'nowhere')])
     assert str(e.value).startswith('kernelrl: ') and 'is not there' in str(e.value) and '\n' not in str(e.value)
 
