@@ -82,6 +82,14 @@ def lab(tmp:Path): # The address of the page
                 time.sleep(.3)
         yield f'http://127.0.0.1:{port}/lab/workspaces/auto-s/tree/nbs/19_explorer.ipynb?token={token}&reset'
 
+def shown(pg, selector:str, seconds:float):
+    "Wait for something; a cell that failed ends it at once, with what it says"
+    until,failed = time.monotonic()+seconds,'[data-mime-type="application/vnd.jupyter.error"]'
+    while not pg.locator(selector).count():
+        if pg.locator(failed).count(): sys.exit(f'a cell of the page failed:\n{pg.locator(failed).first.inner_text()[-2000:]}')
+        if time.monotonic()>until: sys.exit(f'{selector} did not appear within {seconds:g} s')
+        pg.wait_for_timeout(500)
+
 def browse(address:str, pictures:Path, errors:list[str])->dict:
     "Run the page, use every tab, take pictures"
     from playwright.sync_api import sync_playwright
@@ -98,7 +106,7 @@ def browse(address:str, pictures:Path, errors:list[str])->dict:
         pg.click('.jp-Notebook .jp-Cell >> nth=0')
         pg.click('.lm-MenuBar-itemLabel:text-is("Run")'); pg.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
         tabs = pg.locator('.jupyter-widget-tab, .widget-tab').last
-        pg.wait_for_selector('.krl-table tbody tr', timeout=300_000)
+        shown(pg, '.krl-table tbody tr', 300)
         tabs.scroll_into_view_if_needed()
         tab = lambda name: tabs.locator('.lm-TabBar-tab', has_text=name).click()
         def shot(name:str):

@@ -2,9 +2,9 @@
 
 Everything here is local and cautious: `None` means "cannot be told from the text", never "no". Positions are bytes of the program's UTF-8 text.
 """
-import ast, functools, math, re
+import ast, functools, itertools, math, re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterable
 from kernelrl.program import Plan, cuda_strings, parse_cuda
 
 VECTOR = {f'{t}{n}':(t if t!='uint' else 'unsigned int', n) for t in ('float','int','uint','double') for n in (2,4)}
@@ -173,10 +173,10 @@ class Function:
         if name not in self.params: return []
         i = list(self.params).index(name)
         return [(p,l.args[i]) for p,l in self.launches() if i<len(l.args)]
-    def fresh(self, want:str)->str:
+    def fresh(self, want:str, taken:Iterable[str]=())->str:
         "A name that this source does not use yet"
-        used = {text(n) for _,root in self.source.parts for n in walk(root, 'identifier','field_identifier','type_identifier')}
-        return next(n for n in (want, *(f'{want}{i}' for i in range(2,99))) if n not in used)
+        used = {text(n) for _,root in self.source.parts for n in walk(root, 'identifier','field_identifier','type_identifier')}.union(taken)
+        return next(n for n in itertools.chain([want], (f'{want}{i}' for i in itertools.count(2))) if n not in used)
 
     # ---- values
     def value(self, node, depth:int=0)->Value:

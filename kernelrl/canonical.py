@@ -13,7 +13,7 @@ from .transforms import Condition, Edit, Site, Transform, rule, site_at, swap, t
 from ._syntax import SIZES, Function, Source, atom, header, indent_at, infix, line_at, peel, pure, squeeze, text, trips, walk
 from .access import neighbours, shared_bytes
 
-# %% ../nbs/14c_canonical.ipynb #7552eb35
+# %% ../nbs/14c_canonical.ipynb #91d0d8b2
 CANONICAL:dict[tuple[str,str],Transform] = {}
 
 def _statement(node)->str|None: # The one expression statement of a loop's body
@@ -42,7 +42,7 @@ def _copies(fn:Function, stmt, var:str, reads:list, scale:str)->tuple[list[str],
         if text(s) in names: continue
         elem,i = fn.element(s),text(s.child_by_field_name('indices').named_children[0])
         first = re.sub(rf'\b{var}\b', f'{scale}{var}', i)
-        names[text(s)] = q = next(n for n in ('quad','quad2','quad3','quad4','quad5') if n not in names.values() and n not in fn.source.text)
+        names[text(s)] = q = fn.fresh('quad', names.values())
         decl.append(f'const {elem}4 {q} = make_{elem}4('+', '.join(f'{text(s.child_by_field_name("argument"))}[{first}{f" + {k}" if k else ""}]' for k in range(4))+');')
     out = []
     for k,part in enumerate('xyzw'):

@@ -76,7 +76,7 @@ def entry_row(e:Entry)->list: # One value for each of COLUMNS
     s,c = (e.verdict.speedup,e.verdict.timings.get('candidate')) if e.verdict.ok else (None,None)
     return [e.task, e.program, *((s.ratio,s.lo,s.hi) if s else (None,)*3), c.ms*1e3 if c else None, e.decision.replace('_',' ')]
 
-# %% ../nbs/19_explorer.ipynb #4b24af44
+# %% ../nbs/19_explorer.ipynb #157bad8b
 def scatter_figure(
     entries:Sequence[Entry],
     width:int=640
@@ -85,16 +85,16 @@ def scatter_figure(
     import plotly.graph_objects as go
     rows = [(i,e,e.verdict.speedup,e.verdict.timings['candidate'].ms*1e3) for i,e in enumerate(entries) if e.verdict.ok and e.verdict.speedup and 'candidate' in e.verdict.timings]
     fig = go.Figure()
-    for d in sorted({e.decision for _,e,_,_ in rows}, key=lambda d: ([*DECISION].index(d) if d in DECISION else 99, d)):
+    for d in sorted({e.decision for _,e,_,_ in rows}, key=lambda d: (-[*DECISION].index(d) if d in DECISION else -99, d)): # Kept ones on top
         mine = [r for r in rows if r[1].decision==d]
-        fig.add_scatter(x=[us for *_,us in mine], y=[s.ratio for _,_,s,_ in mine], error_y=dict(type='data', symmetric=False, array=[s.hi-s.ratio for _,_,s,_ in mine], arrayminus=[s.ratio-s.lo for _,_,s,_ in mine], thickness=1, width=2), mode='markers', name=f'{d.replace("_"," ")} ({len(mine)})',
-            marker=dict(color=DECISION.get(d, FAINT), size=8), customdata=[i for i,*_ in mine], text=[f'{e.task} / {e.program}' for _,e,_,_ in mine], hovertemplate='%{text}<br>%{y:.2f}x, %{x:.4g} us<extra></extra>')
+        fig.add_scatter(x=[us for *_,us in mine], y=[s.ratio for _,_,s,_ in mine], error_y=dict(type='data', symmetric=False, array=[s.hi-s.ratio for _,_,s,_ in mine], arrayminus=[s.ratio-s.lo for _,_,s,_ in mine], thickness=1, width=2 if len(rows)<200 else 0), mode='markers', name=f'{d.replace("_"," ")} ({len(mine)})',
+            marker=dict(color=DECISION.get(d, FAINT), size=8 if len(rows)<200 else 5), customdata=[i for i,*_ in mine], text=[f'{e.task} / {e.program}' for _,e,_,_ in mine], hovertemplate='%{text}<br>%{y:.2f}x, %{x:.4g} us<extra></extra>')
     if rows:
         fig.update_xaxes(**log_axis(min(us for *_,us in rows)/1.2, max(us for *_,us in rows)*1.2))
         fig.update_yaxes(**log_axis(min(.8, *(s.lo for _,_,s,_ in rows)), max(3, *(s.hi for _,_,s,_ in rows))))
     mark(fig, 2., '2x', across=True); mark(fig, 1., 'as fast', 'dot', across=True)
     how = sorted({f'{e.verdict.source}, {e.verdict.device.name}' for e in entries if e.verdict.device})
-    return fig.update_layout(template=template(), width=width, height=480, margin=dict(l=64,r=20,t=56,b=54), xaxis_title=f'own time, microseconds ({"; ".join(how[:2])})', yaxis_title='speedup over PyTorch as a CUDA graph')
+    return fig.update_layout(template=template(), width=width, height=480, margin=dict(l=64,r=20,t=84,b=54), legend_traceorder='reversed', xaxis_title=f'own time, microseconds ({"; ".join(how[:2])})', yaxis_title='speedup over PyTorch as a CUDA graph')
 
 # %% ../nbs/19_explorer.ipynb #c08078eb
 def highlighted(
@@ -210,7 +210,7 @@ def traffic_notes(
 def _moved(x:Any)->int: return x.sectors*32 if x.space=='global' else x.ways*128
 def _size(n:float)->str: return next(f'{n/u:.3g} {name}' for u,name in ((2**30,'GiB'),(2**20,'MiB'),(2**10,'KiB'),(1,'B')) if n>=u or u==1)
 
-# %% ../nbs/19_explorer.ipynb #03fca57b
+# %% ../nbs/19_explorer.ipynb #f432af7a
 def versions(
     entries:Sequence[Entry],
     task:str
@@ -222,10 +222,10 @@ def versions(
 
 def read_lineages(
     entries:Sequence[Entry],
-    walked:Iterable[tuple[str,str,list[dict]]]=() # As `report.find` gives them: path, task, steps
+    walked:Iterable[tuple]=() # As `report.find` gives them: path, task, steps, ...
 )->dict[str,list[dict]]: # By name
     "Stored lineages first, then the versions of each task that has several"
-    out = {f'{task} ({Path(path).stem})':steps for path,task,steps in walked}
+    out = {f'{task} ({Path(path).stem})':steps for path,task,steps,*_ in walked}
     for task in dict.fromkeys(e.task for e in entries):
         if len(rows := versions(entries, task))>1: out[f'{task} (versions)'] = rows
     return out
@@ -345,7 +345,7 @@ def run_figures(
     figs = {'curve':learning_figure({log.name:[log]} if some else {}, y, ('steps',))[0], 'seconds':stage_figure(log)[0], 'status':status_figure(log.ledger)[0]}
     return {k:f.update_layout(template=template(), width=width if k!='status' else 2*width, height=300, margin=dict(l=60, r=16, t=44 if k!='status' else 64, b=46), uirevision='run') for k,f in figs.items()}
 
-# %% ../nbs/19_explorer.ipynb #1e63ffa3
+# %% ../nbs/19_explorer.ipynb #83f44721
 _TABLE_JS = '''
 function render({ model, el }) {
   const box = document.createElement("div"); box.className = "krl-table"; el.appendChild(box);
@@ -374,7 +374,7 @@ function render({ model, el }) {
         const to = e.key === "ArrowDown" ? tr.nextSibling : e.key === "ArrowUp" ? tr.previousSibling : e.key === "Enter" ? tr : null;
         if (to) { e.preventDefault(); e.stopPropagation(); to.focus(); select(Number(to.dataset.i)); }
       };
-      r.forEach(v => { const td = tr.insertCell(); td.textContent = shown(v); if (typeof v === "number") td.className = "krl-num"; });
+      r.forEach(v => { const td = tr.insertCell(); td.textContent = shown(v); td.title = v ?? ""; if (typeof v === "number") td.className = "krl-num"; });
     });
     box.replaceChildren(table); mark();
   };
@@ -391,9 +391,9 @@ def table_class()->type:
     class Table(anywidget.AnyWidget):
         "Lines that can be sorted and selected"
         _esm,_css = _TABLE_JS,_STYLE
-        columns = T.List(T.Unicode()).tag(sync=True)
-        rows = T.List().tag(sync=True)
-        selected = T.Int(-1).tag(sync=True) # -1: none
+        columns:Any = T.List(T.Unicode()).tag(sync=True)
+        rows:Any = T.List().tag(sync=True)
+        selected:Any = T.Int(-1).tag(sync=True) # -1: none
     return Table
 
 def _need():
@@ -406,8 +406,8 @@ _STYLE = '''
 .krl-table { max-height: 480px; overflow: auto; border: 1px solid var(--jp-border-color2, #ddd); font-size: 12px; }
 .krl-table table, .krl-facts, .krl-source table { border-collapse: collapse; width: 100%; color: var(--jp-content-font-color1, #222); }
 .krl-table th { position: sticky; top: 0; background: var(--jp-layout-color2, #eee); cursor: pointer; text-align: left; padding: 4px 6px; white-space: nowrap; user-select: none; }
-.krl-table td { padding: 2px 6px; white-space: nowrap; border-top: 1px solid var(--jp-border-color3, #eee); }
-.krl-table tr { cursor: pointer; } .krl-table tbody tr:hover { background: var(--jp-layout-color2, #f3f3f3); }
+.krl-table td { padding: 2px 6px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; max-width: 130px; border-top: 1px solid var(--jp-border-color3, #eee); }
+.krl-table td:first-child { max-width: 170px; } .krl-table tr { cursor: pointer; } .krl-table tbody tr:hover { background: var(--jp-layout-color2, #f3f3f3); }
 .krl-table tr.krl-on { background: var(--jp-brand-color3, #bbdefb); } .krl-num { text-align: right; font-variant-numeric: tabular-nums; }
 .krl-facts { font-size: 12px; line-height: 1.45; } .krl-facts th { text-align: left; vertical-align: top; padding: 2px 12px 2px 0; font-weight: 600; white-space: nowrap; }
 .krl-facts td { padding: 2px 0; overflow-wrap: anywhere; } .krl-dim { color: var(--jp-content-font-color2, #767676); }
@@ -527,7 +527,7 @@ class KernelTab:
         except Exception as x: self.said.value = html.escape(str(x) if isinstance(x, KernelRLError) else f'{type(x).__name__}: {x}')[:300]
         finally: self.count.disabled = False
 
-# %% ../nbs/19_explorer.ipynb #f5368d7b
+# %% ../nbs/19_explorer.ipynb #7b21b860
 class LineageTab:
     "The steps of a lineage, its speed, and what each step changed"
     def __init__(self, lineages:dict[str,list[dict]], width:int=1120):
@@ -554,7 +554,11 @@ class LineageTab:
         self.steps.options = [(f'{i} {label(r)}',i) for i,r in enumerate(rows)]
         self.steps.value = len(rows)-1
         self.step(len(rows)-1)
-    def step(self, i:int): self.diff.value = diff_html(self.rows[i].get('before', ''), self.rows[i].get('text', ''))
+    def step(self, i:int):
+        "Show what one step changed"
+        r = self.rows[i]
+        why = f'<p>Rejected: {html.escape(r["reason"])}</p>' if r.get('reason') else ''
+        self.diff.value = why+diff_html(r.get('before', ''), r.get('text', ''))
 
 # %% ../nbs/19_explorer.ipynb #590bec6e
 class RunTab:
@@ -600,13 +604,20 @@ class RunTab:
     def close(self):
         if self.follower: self.follower.stop()
 
-# %% ../nbs/19_explorer.ipynb #ca2bb8fa
+# %% ../nbs/19_explorer.ipynb #e569a267
+def _shipped_lineages()->list[tuple]:
+    "Lineages that came with the repository"
+    from kernelrl.judge import shipped_verdicts
+    root = shipped_verdicts()/'studies'
+    try: return find([root]).lineages
+    except KernelRLError: return [] # None are there
+
 class Explorer:
     "Data set, kernel, lineage and runs in one dashboard; shown when it ends a cell"
     def __init__(self,
         data:str|Path|None=None, # Folder of a data set; what came with the repository if None
         runs:str|Path='runs', # Where runs lie
-        lineages:Iterable[str|Path]=(), # Files of backward walks, or folders with some
+        lineages:str|Path|None=None, # File of a backward walk, or a folder with some; data/studies if None
         every:float=2., # Seconds between looks at a run
         width:int=1120 # Pixels
     ):
@@ -616,7 +627,7 @@ class Explorer:
         if not self.entries: raise KernelRLError(f'{data}: holds no verdicts; give the folder of a data set')
         self.kernel = KernelTab(self.entries, width)
         self.data = DataTab(self.entries, self.select, lambda: setattr(self.widget, 'selected_index', 1), width)
-        self.lineage = LineageTab(read_lineages(self.entries, find(lineages).lineages if lineages else ()), width)
+        self.lineage = LineageTab(read_lineages(self.entries, find([lineages]).lineages if lineages else _shipped_lineages()), width)
         self.run = RunTab(runs, every, width)
         self.widget = W.Tab(children=[self.data.widget, self.kernel.widget, self.lineage.widget, self.run.widget], titles=('data set','kernel','lineage','run'))
     def select(self, e:Entry):

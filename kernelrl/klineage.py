@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ORDER', 'STYLES', 'SLACK', 'Judging', 'Context', 'plans_of', 'Candidate', 'Proposer', 'apply_sites',
-           'apply_everywhere', 'find', 'Rules', 'merged', 'parses', 'fresh', 'written_with', 'Templates', 'features',
-           'audit', 'gain', 'faster', 'slower', 'judging_with', 'slim', 'Transition', 'Lineage', 'lineage_table',
-           'save_lineage', 'load_lineage', 'way_back', 'step_down', 'walk_back', 'lineage_figure']
+           'apply_everywhere', 'find', 'Rules', 'merged', 'parses', 'fresh', 'written_with', 'with_flag', 'Templates',
+           'features', 'audit', 'gain', 'faster', 'slower', 'judging_with', 'slim', 'Transition', 'Lineage',
+           'lineage_table', 'save_lineage', 'load_lineage', 'way_back', 'step_down', 'walk_back', 'lineage_figure']
 
 # %% ../nbs/15_klineage.ipynb #f28b767a
 import functools, math, threading
@@ -137,7 +137,7 @@ def fresh(candidates:list[Candidate], context:Context)->list[Candidate]:
     out = {c.program.id:c for c in reversed(candidates) if c.program.id not in context.seen and c.program.id!=context.program.id}
     return sorted(out.values(), key=candidates.index)[:context.n]
 
-# %% ../nbs/15_klineage.ipynb #5d1cb82b
+# %% ../nbs/15_klineage.ipynb #1a71b61a
 STYLES = 4 # Styles that are recognised
 
 @functools.lru_cache(4096)
@@ -155,6 +155,17 @@ def written_with(
     sets = sorted(sets, key=lambda f: f!=said) # Its name is a hint, its text decides
     return next(((f,s) for f in sets for s in range(STYLES) if _written(task, f, s).text==program.text), None)
 
+def with_flag(context:Context, flag:str, name:str='templates')->Candidate|None: # None where it does not apply, or is there
+    "The same program with a flag more, and with the flags that it needs"
+    known,needs = written_with(context.task, context.program),{}
+    if known: needs = allowed(context.task)
+    if known is None or flag in known[0] or flag not in needs: return None
+    want = {*known[0], flag}
+    while more := {n for f in want for n in needs[f]}-want: want |= more
+    new = tuple(f for f in FLAGS if f in want)
+    conds = tuple(Condition(f'requires({n})', n in known[0], 'the program was written with it' if n in known[0] else 'it comes along') for n in needs[flag])
+    return Candidate(_written(context.task, new, known[1]), f'flag:{flag}', name, 1, conds, FLAGS[flag]) if new in variants(context.task) else None
+
 @dataclass(frozen=True)
 class Templates:
     "The flags of the zoo's writers as a proposer"
@@ -163,13 +174,11 @@ class Templates:
         "The same program with one flag less, or one more"
         known = written_with(context.task, context.program)
         if known is None: return []
-        (flags,style),needs,out = known,allowed(context.task),[]
-        for f in reversed(FLAGS) if context.direction=='simplify' else FLAGS:
-            new = tuple(g for g in FLAGS if (g in flags)!=(g==f))
-            if (f in flags)!=(context.direction=='simplify') or new not in variants(context.task): continue
-            conds = tuple(Condition(f'requires({n})', True, f'the program was written with {n}') for n in needs[f])
-            out.append(Candidate(_written(context.task, new, style), f'flag:{f}', self.name, 1, conds, FLAGS[f]))
-        return fresh(out, context)
+        if context.direction=='optimise':
+            up = [with_flag(context, f, self.name) for f in FLAGS]
+            return fresh([c for c in up if c and all(x.holds for x in c.conditions)], context)
+        less = [(f,tuple(g for g in known[0] if g!=f)) for f in reversed(FLAGS) if f in known[0]]
+        return fresh([Candidate(_written(context.task, new, known[1]), f'flag:{f}', self.name, 1, (), FLAGS[f]) for f,new in less if new in variants(context.task)], context)
 
 # %% ../nbs/15_klineage.ipynb #3b3ea0f1
 def features(

@@ -53,7 +53,7 @@ def few(items:Iterable[Any])->str:
     seen = [str(x) for x in dict.fromkeys(items) if x not in (None,'')]
     return ', '.join(seen[:3])+(f' and {len(seen)-3} more' if len(seen)>3 else '')
 
-# %% ../nbs/17_report.ipynb #1a8c0d3e
+# %% ../nbs/17_report.ipynb #729d10fc
 INK,FAINT,GRID = '#222222','#767676','#e6e6e6'
 COLOURS = ('#0072B2','#D55E00','#009E73','#CC79A7','#E69F00','#56B4E9','#8C6D31','#000000')
 STATUS = {'ok':'#0072B2', 'slow':'#56B4E9', 'wrong':'#D55E00', 'launch':'#E69F00', 'compile':'#F0E442', 'timeout':'#CC79A7', 'forbidden':'#000000', 'suspect':'#8C6D31', 'unsupported':'#BBBBBB', 'infra':'#DDDDDD'}
@@ -72,9 +72,12 @@ def log_axis(
 )->dict: # For an axis of ratios
     "A logarithmic axis with round numbers on it"
     lo,hi = math.log10(lo)-.06,math.log10(hi)+.06
-    for steps in (np.arange(20,200)/20, np.arange(10,100)/10, np.arange(2,20)/2, (1,2,3,5,7), (1,2,5), (1,3), (1,)): # The finest that is not too many
-        ticks = [float(s)*10.**e for e in range(math.floor(lo), math.ceil(hi)+1) for s in steps if lo<=math.log10(s*10.**e)<=hi]
+    for steps in ((1,1.5,2,3,4,5,7), (1,2,3,5,7), (1,2,5), (1,3), (1,)): # The finest that is not too many
+        ticks = [s*10.**e for e in range(math.floor(lo), math.ceil(hi)+1) for s in steps if lo<=math.log10(s*10.**e)<=hi]
         if len(ticks)<=9: break
+    if hi-lo<.5: # Less than half a decade: equal steps
+        step = next(s for s in (m*10.**e for e in range(-9,9) for m in (1,2,5)) if (10**hi-10**lo)/s<=7)
+        ticks = [i*step for i in range(math.ceil(10**lo/step), math.floor(10**hi/step)+1)]
     return dict(type='log', range=[lo,hi], tickvals=ticks, ticktext=[f'{t:g}' for t in ticks])
 
 def mark(fig:Any, x:float, text:str, dash:str='dash', across:bool=False):
@@ -577,7 +580,7 @@ def forest_chart(r:Result)->Chart|None: # None when no figure has an interval
     fig.update_layout(height=130+34*len(rows)+40*len(parts), margin_t=56)
     return Chart(f'{r.name}__figures', f'{r.name.replace("_"," ")}: figures with their 95 % intervals', fig, rows, r.origin())
 
-# %% ../nbs/17_report.ipynb #edf90448
+# %% ../nbs/17_report.ipynb #179c62ab
 def lineage_rows(
     x:Any # Rows, or a record with `steps`
 )->list[dict]: # label, ratio, lo, hi, accepted
@@ -608,10 +611,10 @@ def lineage_figure(rows:Sequence[dict])->tuple[Any,list[dict]]: # Figure, number
         if not mine: continue
         fig.add_scatter(x=[v for _,r in mine for v in (r['from'],r['to'],None)], y=[v for i,_ in mine for v in (y[i],y[i],None)], mode='lines', line=dict(color=colour, width=14 if name!='rejected by the gate' else 2, dash='solid' if name!='rejected by the gate' else 'dot'), name=name, hoverinfo='skip')
         fig.add_scatter(x=[r['to'] for _,r in mine], y=[y[i] for i,_ in mine], mode='markers', marker=dict(symbol='line-ns' if name!='rejected by the gate' else 'x', size=14 if name!='rejected by the gate' else 8, color=colour, line=dict(width=3 if name!='rejected by the gate' else 1, color=colour)), showlegend=False,
-            customdata=[[r['label'],r['ratio'] or math.nan,i] for i,r in mine], hovertemplate='%{customdata[0]}<br>step %{customdata[1]:.3f}x, in all %{x:.3f}x<extra></extra>')
+            customdata=[[html.escape(r['label']),f'{r["ratio"]:.3f}x' if r['ratio'] else '?',html.escape(r.get('reason') or '')] for _,r in mine], hovertemplate='%{customdata[0]}<br>step %{customdata[1]}, in all %{x:.3f}x<br>%{customdata[2]}<extra></extra>')
     right = max([1.,*(max(r['from'],r['to']) for r in out)])
     fig.add_vline(1., line=dict(color=INK, width=1, dash='dot'))
-    for i,r in enumerate(out): fig.add_annotation(x=1, xref='paper', y=y[i], text=(f'{r["ratio"]:.2f}x' if r['ratio'] else '') if r['accepted'] else html.escape(r.get('reason') or 'rejected'), showarrow=False, xanchor='left', xshift=6, font=dict(size=11, color=FAINT))
+    for i,r in enumerate(out): fig.add_annotation(x=1, xref='paper', y=y[i], text=(f'{r["ratio"]:.2f}x' if r['ratio'] else '') if r['accepted'] else html.escape(r['reason'] if 0<len(r.get('reason') or '')<16 else 'rejected'), showarrow=False, xanchor='left', xshift=6, font=dict(size=11, color=FAINT))
     fig.update_layout(height=130+28*len(out), margin_t=90, margin_r=96, legend_y=1+18/max(28*len(out), 40), xaxis=dict(title='speed relative to the first program, times', **log_axis(min([.9,*(min(r['from'],r['to']) for r in out)]), right*1.05)),
         yaxis=dict(tickvals=y, ticktext=[html.escape(r['label'][:44]) for r in out], range=[len(out)-.4,-.6], showgrid=False))
     return fig,out
@@ -622,20 +625,23 @@ def lineage_chart(x:Any, name:str, origin:Origin=Origin())->Chart:
     fig,out = lineage_figure(rows)
     taken = [r for r in out if r['accepted']]
     total = taken[-1]['to'] if taken else 1.
-    return Chart(f'{name}__lineage', f'{len(taken)} steps, {total:.2f} times as fast in all', fig, out, replace(origin, counted=f'{len(rows)} steps tried, {len(rows)-len(taken)} rejected'))
+    return Chart(f'{name}__lineage', f'{name.replace("_"," ")}: {len(taken)} steps, {total:.2f} times as fast in all', fig, out, replace(origin, counted=f'{len(rows)} steps tried, {len(rows)-len(taken)} rejected'))
 
-# %% ../nbs/17_report.ipynb #b171d4ef
+# %% ../nbs/17_report.ipynb #f69bbfc4
 def read_lineage(
     path:str|Path # A .jsonl file of a backward walk
-)->tuple[str,list[dict]]|None: # Task, and steps from the plain program up; None if it is something else
+)->tuple[str,list[dict],Origin]|None: # Task, steps from the plain program up, where they were judged; None if it is something else
     "The lineage in a file"
+    start = next(read_jsonl(path), {})
+    if not isinstance(start, dict) or start.get('kind')!='start': return None
     rows = list(read_jsonl(path))
-    if not rows or rows[0].get('kind')!='start': return None
     def step(t:dict, ok:bool)->dict:
         g = t.get('gain') or {}
         return {'label':t['move'], 'ratio':g.get('ratio'), 'lo':g.get('lo'), 'hi':g.get('hi'), 'accepted':ok, 'reason':t.get('why', ''), 'before':t['simple']['text'], 'text':t['expert']['text']}
     up = [step(r['step'], True) for r in reversed(rows) if r.get('kind')=='step']
-    return rows[0]['task']['name'],up+[step(r['step'], False) for r in rows if r.get('kind')=='rejected']
+    v,env = start.get('verdict') or {},start.get('env') or {}
+    origin = Origin((shown(path),), (v.get('device') or {}).get('name', ''), v.get('source', ''), v.get('protocol', ''), v.get('date', ''), env.get('commit', ''))
+    return start['task']['name'],up+[step(r['step'], False) for r in rows if r.get('kind')=='rejected'],origin
 
 # %% ../nbs/17_report.ipynb #9603e7c5
 @dataclass(frozen=True)
@@ -696,14 +702,14 @@ def sweep_charts(
     o = Origin((shown(s.path),), counted=f'{len(done)} of {s.runs} runs are done, {len(s.table)-len(done)} failed', seeds=f'seeds {few(r["seed"] for r in done)}' if 'seed' in done[0] else '')
     return [Chart(f'{s.name}__sweep', f'{s.study}: {len(by)} setting{"s" if len(by)>1 else ""}', fig, rows, o, 'Small dots are runs, the bar is their mean with its 95 % interval.')]
 
-# %% ../nbs/17_report.ipynb #f9a13bed
+# %% ../nbs/17_report.ipynb #08184367
 @dataclass
 class Material:
     "What was found on disk"
     verdicts:list[tuple[str,list[Verdict],dict]] = field(default_factory=list) # Path, verdicts, what their build said of itself
     runs:list[RunLog] = field(default_factory=list)
     sweeps:list[SweepLog] = field(default_factory=list)
-    lineages:list[tuple[str,str,list[dict]]] = field(default_factory=list) # Path, task, steps
+    lineages:list[tuple[str,str,list[dict],Origin]] = field(default_factory=list) # Path, task, steps
     results:list[Result] = field(default_factory=list)
     left_out:list[str] = field(default_factory=list) # And why
     def __len__(self): return len(self.verdicts)+len(self.runs)+len(self.sweeps)+len(self.lineages)+len(self.results)
@@ -740,7 +746,7 @@ def _look_at(f:Path, m:Material):
         if walked := read_lineage(f): m.lineages.append((str(f), *walked))
     elif (r := read_result(f)) is not None: m.results.append(r)
 
-# %% ../nbs/17_report.ipynb #6ae3dd27
+# %% ../nbs/17_report.ipynb #9fad3bbd
 def markdown(
     rows:Sequence[Mapping[str,Any]] # Of a table
 )->str:
@@ -781,7 +787,7 @@ def draw(
         if r.metrics: add(r.name, stage_chart, r)
         if r.ledger: add(r.name, status_chart, r); add(r.name, outcome_charts, by_quarter(r.ledger), r.name, origin_of_runs([r], r.name))
     for s in m.sweeps: add(s.path, sweep_charts, s); out.tables.append((f'Sweep {s.name}', s.table, shown(s.path)))
-    for path,task,steps in m.lineages: add(path, lineage_chart, steps, Path(path).stem, Origin((shown(path),)))
+    for path,_,steps,origin in m.lineages: add(path, lineage_chart, steps, Path(path).stem, origin)
     for x in m.results: add(x.path, result_charts, x); out.tables.append((x.name.replace('_',' '), [flat(x.data['figures'])], repr(x.origin())))
     return _unique(out)
 

@@ -232,12 +232,14 @@ def test_optimise_needs_to_be_sure():
     assert not optimise(RELU, NAIVE, 4, wide, Rules()).improved
 
 def test_optimise_goes_through_a_small_loss():
-    "A prerequisite that costs a little is passed when something good is known to wait behind it"
+    "A step that costs a little is passed when something good is known to wait behind it; a template's prerequisites come along"
     t = next(t for t in zoo_tasks(0, 24) if 'softmax' in t.name)
-    speed = {():1., ('fuse',):.9, ('fuse','block'):5.}
+    speed = {():1., ('fuse',):.9, ('fuse','block'):.8, ('fuse','block','shuffle'):5.}
     ask = canned(lambda p: speed.get(written_with(t, p)[0], .1))
-    r = optimise(t, write(t), 4, ask, Skilled((told('flag:fuse', 1.),told('flag:block', 5.))))
-    assert [a.move for a in r.path]==['flag:fuse','flag:block'] and r.ratio==pytest.approx(5.)
+    r = optimise(t, write(t), 4, ask, Skilled((told('flag:fuse', 1.),told('flag:shuffle', 4.))))
+    assert [a.move for a in r.path]==['flag:shuffle'] and r.ratio==pytest.approx(5.) and written_with(t, r.best)[0]==('fuse','block','shuffle')
+    r = optimise(t, write(t), 5, ask, Templates())
+    assert {a.move for a in r.attempts}>={'flag:fuse','flag:block','flag:shuffle'} and r.ratio==pytest.approx(5.)
 
 def test_cheats_are_judged(judge):
     library = 'import cupy as cp\ndef forward(x, scale, bias): return cp.maximum(x * scale + bias, 0)\n'

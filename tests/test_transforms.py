@@ -269,3 +269,13 @@ def test_the_study_holds():
     f = json.loads(path.read_text())['figures']
     assert f['applications']>=2000 and f['wrong_accepted']==0 and f['accepted']+f['rejected_by_gate']==f['applications']
     assert f['sure_accepted']>=.95*f['sure']
+
+def test_names_do_not_run_out():
+    "A rule that is applied to what it made finds a new name each time"
+    t = TASKS['sum_last']
+    text = shipped('sum_last', 'naive')
+    for _ in range(8):
+        sites = [s for s in TRANSFORMS['vector_loop','optimise'].find(Source(text, traces(t, Program(text)))) if not s.refused]
+        if not sites: break
+        text = TRANSFORMS['vector_loop','optimise'].apply(text, sites[0])
+    assert 'quad8' in text
