@@ -271,11 +271,6 @@ def test_the_study_holds():
     assert f['sure_accepted']>=.95*f['sure']
 
 def test_names_do_not_run_out():
-    "A rule that is applied to what it made finds a new name each time"
-    t = TASKS['sum_last']
-    text = shipped('sum_last', 'naive')
-    for _ in range(8):
-        sites = [s for s in TRANSFORMS['vector_loop','optimise'].find(Source(text, traces(t, Program(text)))) if not s.refused]
-        if not sites: break
-        text = TRANSFORMS['vector_loop','optimise'].apply(text, sites[0])
-    assert 'quad8' in text
+    used = ', '.join(['quad = 0.f', *(f'quad{i} = 0.f' for i in range(2,130))])
+    new = apply('vector_loop', 'optimise', wrap(f'    float {used};\n    float s = quad;\n    for (int j = 0; j < n; j++) s += x[j] * j;\n    out[0] = s + quad129;'), plans=())
+    assert 's += quad130.w * (j + 3);' in new
