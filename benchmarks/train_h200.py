@@ -5,20 +5,21 @@
 First a small case of everything, so that a broken machine says so within a minute. A stage that is done is not done again; one that is under way goes on from its last checkpoint. `--pack` writes few, small files:
 each model as NAME.tar (half precision), and all.tar.gz with what was shown, measured and logged; in a fresh folder, `--unpack OUT` takes them up again. At home: python nbs/run_cuda.py studies/sft OUT/sft.out.json --merge
 """
-import argparse, sys, tarfile, time
+import argparse, re, sys, tarfile, time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT/'nbs')]
 MODELS = ('sft','biphase-0/model','leap-sft-0/model')
+COMMAND = re.sub(r' --(un)?pack \S+', '', ' '.join(['python3', 'benchmarks/train_h200.py', *sys.argv[1:]])) # Where things were packed does not matter
 TINY = dict(sft='size=tiny zoo_seeds=1 tasks=40 each=2 families=map longest=800 room=256 vocab=700 faults=16 steps=20 batch=8 held_out=8 samples=1',
-    biphase='tasks=6 explore=1 infill_steps=1 whole_steps=1 items=2 group=4 families=map samples=1', leap='tasks=6 explore=1 steps=1 questions=2 group=4 turns=2 families=map samples=1')
+    biphase='tasks=6 explore=1 baseline=1 infill_steps=1 whole_steps=1 items=2 cores=1 group=4 families=map samples=1', leap='tasks=6 explore=1 baseline=1 steps=1 questions=2 group=4 turns=2 families=map samples=1')
 
 def study(name:str, folder:Path, out:Path, device:str, limit:float, words:list[str])->int:
     "Run one study; its exit status"
     from run_cuda import run_study
     out.mkdir(parents=True, exist_ok=True)
-    return run_study(f'studies/{name}', [f'folder={folder}', f'device={device}', f'limit_seconds={max(limit, 1.):.0f}', f'figures={out}', *words], out/f'{name}.out.json')
+    return run_study(f'studies/{name}', [f'folder={folder}', f'device={device}', f'limit_seconds={max(limit, 1.):.0f}', f'figures={out}', f'command={COMMAND}', *words], out/f'{name}.out.json')
 
 def pack(folder:Path, out:Path):
     "Few files, none large"
