@@ -49,7 +49,7 @@ def scheduled(
     start = round((len(order)-n)*step/max(steps-1, 1)) if len(order)>n else 0
     return [order[(start+i)%len(order)] for i in range(n)]
 
-# %% ../nbs/12_biphase.ipynb #e3802c7a
+# %% ../nbs/12_biphase.ipynb #0951abf6
 @dataclass(frozen=True)
 class BiphaseConfig(Record):
     "How a bi-phase run goes"
@@ -63,6 +63,7 @@ class BiphaseConfig(Record):
     eps:float = .2 # Clip of the ratio
     beta:float = 0. # Weight of the KL to the model that it began with
     advantage:str = 'loo' # loo or zscore
+    cores:int = 0 # Tasks of a whole-program step of which only the core is filled in, so that it is not forgotten; the published method has none
     likelihood:str = 'trace' # trace, coupled or onestep
     shrink:int = 1 # Passes that share a view; 1 is exact
     steps_a_block:int = 8 # Denoising passes
@@ -79,12 +80,17 @@ class BiphaseConfig(Record):
     def phase(self, step:int)->tuple[str,int,int]: # Its name, the step in it, its length
         "Which phase a step belongs to"
         return ('infill',step,self.infill_steps) if step<self.infill_steps else ('whole',step-self.infill_steps,self.whole_steps)
+    def holes(self, step:int)->list[str]: # infill or whole, for each task of the step
+        "What is left open of each task of a step; the cores of a mixed step are spread over its difficulties"
+        if self.phase(step)[0]=='infill': return ['infill']*self.items
+        return ['infill' if (k+1)*self.cores//self.items>k*self.cores//self.items else 'whole' for k in range(self.items)]
 
-# %% ../nbs/12_biphase.ipynb #d8bac50d
+# %% ../nbs/12_biphase.ipynb #ba49fb0b
 @dataclass(frozen=True)
 class Rollout:
     "One try at one item"
     item:int # Index
+    hole:str # infill or whole
     text:str # The whole program
     sample:Sample # Tokens, the order in which they were committed, log-probabilities
 
@@ -101,15 +107,14 @@ def roll_out(
     step:int
 )->list[Rollout]: # `group` in a row for each item
     "Write programs"
-    phase,_,_ = c.phase(step)
-    room = c.room or model.config.max_middle
-    cut = lambda p: (p.cut()[0],p.cut()[2]) if phase=='infill' else ('',None)
-    holes = [canvas(tok, items[i].asked, *cut(items[i].program), room=room) for i in chosen for _ in range(c.group)]
+    room,kinds = c.room or model.config.max_middle,c.holes(step)
+    cut = lambda p, kind: (p.cut()[0],p.cut()[2]) if kind=='infill' else ('',None)
+    holes = [canvas(tok, items[i].asked, *cut(items[i].program, kind), room=room) for i,kind in zip(chosen, kinds, strict=True) for _ in range(c.group)]
     seeds = [generator(c.seed, 'rollout', step, k, g) for k in range(len(chosen)) for g in range(c.group)]
     with torch.no_grad(): done = sample(model, holes, seeds, decoding(c))
-    return [Rollout(i, splice(tok, s.canvas, s.middle), s) for i,s in zip([i for i in chosen for _ in range(c.group)], done)]
+    return [Rollout(i, kind, splice(tok, s.canvas, s.middle), s) for (i,kind),s in zip([x for x in zip(chosen, kinds) for _ in range(c.group)], done)]
 
-# %% ../nbs/12_biphase.ipynb #94c1966a
+# %% ../nbs/12_biphase.ipynb #e3d25fa3
 def biphase(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -157,15 +162,15 @@ def biphase(
         clock.append(time.perf_counter())
 
         spent = dict(zip(('s_rollout','s_judge','s_update'), (round(b-a, 4) for a,b in itertools.pairwise(clock))))
-        for i,(x,v) in enumerate(zip(rollouts, verdicts)): run.add('ledger.jsonl', **ledger_row(c, step, phase, items, i, x, v, float(r.flatten()[i]), float(A.flatten()[i])))
+        for i,(x,v) in enumerate(zip(rollouts, verdicts)): run.add('ledger.jsonl', **ledger_row(c, step, items, i, x, v, float(r.flatten()[i]), float(A.flatten()[i])))
         tokens = sum(len(x.sample.middle) for x in rollouts)
         run.add('metrics.jsonl', step=step, phase=phase, reward=float(r[alive].mean()) if alive.any() else 0., level=sum(items[x.item].level for x in rollouts)/len(rollouts), excluded=int((~alive).sum()),
             frac_groups_with_signal=float((A!=0).any(1).double().mean()), unique=len({x.text for x in rollouts}), entropy=-sum(sum(x.sample.logp) for x in rollouts)/tokens, tokens=tokens, **told, **spent)
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')
 
-# %% ../nbs/12_biphase.ipynb #c57f5421
-def ledger_row(c:BiphaseConfig, step:int, phase:str, items:list[Item], i:int, x:Rollout, v:Verdict, reward:float, advantage:float)->dict:
+# %% ../nbs/12_biphase.ipynb #401f9584
+def ledger_row(c:BiphaseConfig, step:int, items:list[Item], i:int, x:Rollout, v:Verdict, reward:float, advantage:float)->dict:
     "What one rollout cost and what came of it"
-    return dict(step=step, phase=phase, task=items[x.item].task.name, group=i//c.group, sample=i%c.group, turn=1, tokens_ctx=len(x.sample.canvas.before)+len(x.sample.canvas.after), tokens_gen=len(x.sample.middle),
+    return dict(step=step, phase=x.hole, task=items[x.item].task.name, group=i//c.group, sample=i%c.group, turn=1, tokens_ctx=len(x.sample.canvas.before)+len(x.sample.canvas.after), tokens_gen=len(x.sample.middle),
         n_forward=x.sample.forwards, status=v.status, reason=v.reason.kind if v.reason else '', program=v.program_id, reward=reward, advantage=advantage, s_judge=round(sum(v.seconds.values()), 4))

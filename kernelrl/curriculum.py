@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['SHARES', 'ask', 'Lesson', 'fused', 'lessons', 'kept', 'tries', 'right', 'compiles', 'measured', 'learnable',
-           'breakages', 'repairs', 'OutOfTime', 'until', 'complete', 'Plot', 'smooth', 'table', 'Said', 'remember']
+           'breakages', 'repairs', 'expected', 'OutOfTime', 'until', 'complete', 'Stages', 'Plot', 'smooth', 'table',
+           'Said', 'remember']
 
-# %% ../nbs/16a_curriculum.ipynb #7bd302cf
-import ast, random, time
+# %% ../nbs/16a_curriculum.ipynb #139485c7
+import ast, json, random, time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence
-from .core import KernelRLError, Record, Run, atomic_write, canonical, derive_seed, read_jsonl
+from typing import Any, Callable, Iterable, Mapping, Sequence
+from .core import KernelRLError, Record, Run, atomic_write, canonical, derive_seed, environment, read_jsonl
 from .evals import Measure, Score, score
 from .faults import broken
 from .lm import Canvas, finish
@@ -80,7 +81,7 @@ def kept(
     if not Path(path).exists(): atomic_write(path, ''.join(l.to_json()+'\n' for l in make()))
     return [Lesson.from_dict(r) for r in read_jsonl(path)]
 
-# %% ../nbs/16a_curriculum.ipynb #0e0a9eaa
+# %% ../nbs/16a_curriculum.ipynb #ade890cd
 def tries(
     model:Any, # A `KernelLM`
     tok:Any, # Its tokenizer
@@ -96,7 +97,7 @@ def tries(
 )->list[dict]|None: # A row for each program; None if it was stopped before the end
     "Let a model try each lesson, and have the judge say what came of it"
     jobs = [(i,s) for s in range(k) for i in range(len(lessons))]
-    for at in range(len(run.rows('tries.jsonl'))//batch*batch, len(jobs), batch):
+    for at in _left(run, len(jobs), batch):
         if stop(): return None
         some = jobs[at:at+batch]
         holes = [_hole(tok, lessons[i], core, model.config.max_middle) for i,_ in some]
@@ -112,6 +113,9 @@ def _hole(tok:Any, l:Lesson, core:bool, room:int)->Canvas:
     prefix,_,suffix = l.program.cut() if core else ('','',None)
     return canvas(tok, l.prompt, prefix, suffix, room)
 def _line(r:dict)->str: return canonical(r)+'\n'
+def _left(run:Run, n:int, batch:int)->range: # Where each batch that is still to do begins; one that was cut short is done again
+    there = len(run.rows('tries.jsonl'))
+    return range(there if there>=n else there//batch*batch, n, batch)
 
 # %% ../nbs/16a_curriculum.ipynb #3949468e
 def right(
@@ -144,7 +148,7 @@ def learnable(
     rest = sorted((l for l in lessons if not 0<l.level<1), key=lambda l: -l.level)
     return between+rest[:max(0, at_least-len(between))]
 
-# %% ../nbs/16a_curriculum.ipynb #b0362e26
+# %% ../nbs/16a_curriculum.ipynb #bc2be606
 def breakages(
     lessons:list[Lesson], # To be broken, each in one place
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]],
@@ -154,7 +158,7 @@ def breakages(
 )->list[dict]|None: # A row for each broken program, with its text and what was said of it; None if it was stopped
     "Break programs and have them judged"
     bad = [(i,p) for i,l in enumerate(lessons) for _,p in broken(l.program, 1, i)]
-    for at in range(len(run.rows('tries.jsonl'))//batch*batch, len(bad), batch):
+    for at in _left(run, len(bad), batch):
         if stop(): return None
         verdicts = judging([(lessons[i].task, p) for i,p in bad[at:at+batch]])
         rows = [dict(lesson=i, task=lessons[i].task.id, name=p.name, status=v.status, gate=v.gate, text=p.text, feedback='' if v.ok else v.feedback()) for (i,p),v in zip(bad[at:at+batch], verdicts)]
@@ -177,6 +181,21 @@ def repairs(
         if len(m)<=config.max_middle and len(c.before)<=config.max_context: out.append((c,m))
     return out
 
+# %% ../nbs/16a_curriculum.ipynb #99d25a99
+def expected(
+    ledger:list[dict], # Of a run: step, task (its name) and phase, where it has one
+    first:Mapping[str,list[dict]] # Kind of hole (infill, whole) -> tries of the first model
+)->list[float|None]: # For each step; None where a task or a hole was not tried
+    "What the first model would have earned"
+    by:dict[tuple,list[bool]] = {}
+    for kind,rows in first.items():
+        for r in rows:
+            if r['status'] not in ('infra','unsupported'): by.setdefault((kind,r['name']), []).append(r['status'] in ('ok','slow'))
+    share,steps = {k:sum(v)/len(v) for k,v in by.items()},dict[int,list]()
+    for r in ledger:
+        if r['turn']==1: steps.setdefault(r['step'], []).append(share.get((r.get('phase','whole'),r['task'])))
+    return [None if None in x else sum(x)/len(x) for x in steps.values()]
+
 # %% ../nbs/16a_curriculum.ipynb #36580104
 class OutOfTime(KernelRLError):
     "The time that was given is used up; nothing is lost"
@@ -196,6 +215,33 @@ def complete(
     "The rows, or `OutOfTime` if the stage was stopped before its end"
     if rows is None or n is not None and len(rows)<n: raise OutOfTime(f'{what} was stopped when its time was up; run it again with the same folder and it goes on')
     return rows
+
+# %% ../nbs/16a_curriculum.ipynb #3261e892
+class Stages:
+    "Which stages are done, how long they took, on which machines and by which commands"
+    def __init__(self,
+        path:str|Path, # JSON file; one that is there goes on
+        device:Callable[[], str]=lambda: '', # Says what this machine judges with
+        command:str='' # That this is part of
+    ):
+        self.path,self.device,self.command = Path(path),device,command
+        self.kept:dict[str,Any] = json.loads(self.path.read_text()) if self.path.exists() else {'seconds':{}, 'done':[], 'devices':[], 'commands':[], 'env':environment()}
+    def __call__(self, name:str, make:Callable[[],list|None], n:int|None=None)->list:
+        "Do a stage, or take what it left; `OutOfTime` if it was stopped before it had `n` rows"
+        t = time.monotonic()
+        rows = make()
+        if name not in self.kept['done']:
+            self.kept['seconds'][name] = round(self.kept['seconds'].get(name, 0)+time.monotonic()-t, 1)
+            for k,x in (('devices',self.device()),('commands',self.command)):
+                if x and x not in self.kept[k]: self.kept[k].append(x)
+            if rows is not None and (n is None or len(rows)>=n): self.kept['done'].append(name)
+            atomic_write(self.path, canonical(self.kept)+'\n')
+        print(f'{name}: {self.kept["seconds"][name]} s', flush=True)
+        return complete(rows, n, name)
+    @property
+    def figures(self)->dict: # For `remember`
+        "What a study says of where it was made"
+        return dict(device=' and '.join(self.kept['devices']), command='; '.join(self.kept['commands']), seconds=self.kept['seconds'], env=self.kept['env'])
 
 # %% ../nbs/16a_curriculum.ipynb #74730979
 @dataclass
@@ -221,7 +267,7 @@ def smooth(
     h = window//2
     return [sum(part)/len(part) for i in range(len(values)) for part in [values[max(0, i-h):i+h+1]]]
 
-# %% ../nbs/16a_curriculum.ipynb #b5b1c702
+# %% ../nbs/16a_curriculum.ipynb #3198417c
 def table(
     rows:Sequence[dict[str,Any]] # With the same keys
 )->'Said':
@@ -240,6 +286,5 @@ def remember(
     **figures:Any # The figures, `answer` among them: the sentence at the head of the study
 )->Said: # The sentence
     "Write what a study found, and where it comes from"
-    from kernelrl.core import environment
-    if folder: atomic_write(Path(folder)/f'{name}.json', canonical({**figures, 'study':name, 'env':environment()})+'\n')
+    if folder: atomic_write(Path(folder)/f'{name}.json', canonical({'env':environment(), **figures, 'study':name})+'\n')
     return Said(figures['answer'])

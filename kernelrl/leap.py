@@ -6,8 +6,8 @@
 __all__ = ['Question', 'LeapConfig', 'grpo', 'unpruned', 'trloo', 'Turn', 'Rollout', 'asked', 'take_turn', 'activated', 'credits',
            'leap', 'write_down', 'replay_window']
 
-# %% ../nbs/13_leap.ipynb #9345b1c1
-import itertools, math, time
+# %% ../nbs/13_leap.ipynb #a3fa7aae
+import copy, itertools, math, time
 from dataclasses import dataclass, field
 from typing import Any, Callable
 import torch
@@ -24,7 +24,7 @@ from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
 
-# %% ../nbs/13_leap.ipynb #37252929
+# %% ../nbs/13_leap.ipynb #5de21774
 @dataclass(frozen=True)
 class Question(Record):
     "A task, and a right program for the preflight and for holes"
@@ -50,6 +50,7 @@ class LeapConfig(Record):
     warmup:int = 1 # Steps until the learning rate is reached; Adam's first steps are as long as any, and know least
     negative:float = 1. # Weight of negative advantages; less than 1 is no longer the policy gradient, and steadier (see the text)
     eps:float = .2 # Clip of the ratio
+    beta:float = 0. # Weight of the KL to the model that it began with
     steps_a_block:int = 8 # Denoising passes
     threshold:float|None = .9
     temperature:float = 1.
@@ -159,7 +160,7 @@ def _turnwise(group:list[Rollout], alive:torch.Tensor, c:LeapConfig)->list[list[
             if here[i]: out[i][t] = float(a[i])
     return out
 
-# %% ../nbs/13_leap.ipynb #51789daa
+# %% ../nbs/13_leap.ipynb #82955eeb
 def leap(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -172,6 +173,7 @@ def leap(
     "Train a model on tasks with feedback, pruned by difficulty and rewarded by rank"
     preflight(judging, questions[0].task, questions[0].program)
     opt,dev = adamw(model, c.lr),next(model.parameters()).device
+    first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
         for group in opt.param_groups: group['lr'] = c.lr*min(1, (step+1)/c.warmup)
@@ -196,12 +198,13 @@ def leap(
             batch = batch_of(some, model.config.pad_token_id)
             views,batch = likelihood_views('trace', some, batch).to(dev),batch.to(dev)
             logp = view_logps(model, batch, views, c.temperature)
-            losses.append(clipped_loss(logp, sampled_logps(some).to(logp), torch.tensor([rows[i][1] for i in part]).to(logp), batch.real, c.eps, norm=n))
+            with torch.no_grad(): ref = view_logps(first, batch, views, c.temperature) if first else None
+            losses.append(clipped_loss(logp, sampled_logps(some).to(logp), torch.tensor([rows[i][1] for i in part]).to(logp), batch.real, c.eps, beta=c.beta, ref=ref, norm=n))
             losses[-1].total.backward()
         if losses:
             norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
             opt.step()
-            told = dict(policy_loss=sum(l.policy for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
+            told = dict(policy_loss=sum(l.policy for l in losses), kl=sum(l.kl for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
         write_down(run, c, step, questions, rollouts, groups, open_, credit, told, (*spent, time.perf_counter()-t))
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')

@@ -8,12 +8,11 @@ __all__ = ['INK', 'FAINT', 'GRID', 'COLOURS', 'STATUS', 'DECISION', 'SPENT', 'HE
            'fast_p_chart', 'add_band', 'RunLog', 'read_run', 'arms', 'origin_of_runs', 'spent', 'smooth',
            'default_window', 'curve_of', 'band', 'learning_figure', 'learning_charts', 'comparison', 'binned',
            'stage_figure', 'stage_chart', 'status_rows', 'status_figure', 'status_chart', 'by_quarter',
-           'outcome_charts', 'Result', 'read_result', 'rank_chart', 'flat', 'interval_rows', 'forest_chart',
-           'lineage_rows', 'lineage_figure', 'lineage_chart', 'read_lineage', 'SweepLog', 'read_sweep', 'sweep_charts',
-           'Material', 'find', 'markdown', 'Report', 'draw', 'run_row', 'result_charts', 'browser', 'no_pictures',
-           'pictures', 'write']
+           'outcome_charts', 'Result', 'read_result', 'rank_chart', 'interval_rows', 'forest_chart', 'lineage_rows',
+           'lineage_figure', 'lineage_chart', 'read_lineage', 'SweepLog', 'read_sweep', 'sweep_charts', 'Material',
+           'find', 'Report', 'draw', 'run_row', 'result_charts', 'browser', 'no_pictures', 'pictures', 'write']
 
-# %% ../nbs/17_report.ipynb #f4197490
+# %% ../nbs/17_report.ipynb #e5482e22
 import html, json, math, os, re, shutil
 import numpy as np
 from collections import defaultdict
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 from ._progress import Progress
+from ._tables import flat, markdown
 from .core import KernelRLError, Record, Run, atomic_write, canonical, digest, read_jsonl
 from .funnel import KEEP, decision
 from .evals import Curve, Measure, Score, acc_at_turn, bootstrap, equal_budget, outcomes, pass_at_k, score, time_ratio
@@ -544,20 +544,6 @@ def rank_chart(r:Result)->Chart:
     f,i = r.data['figures'],r.data.get('intervals', {}).get('spearman')
     return Chart(f'{r.name}__estimate', f'Rank correlation {f["spearman"]:.2f}'+(f' [{i[0]:.2f}, {i[1]:.2f}]' if i else '')+f', {100*f["within_3x"]:.0f} % within a factor of 3', fig, rows, r.origin(f'{len(rows)} programs, {f.get("not_estimated", 0)} that could not be estimated'), 'Estimates rank; they do not replace a measurement.')
 
-# %% ../nbs/17_report.ipynb #a118214f
-def flat(
-    figures:Mapping[str,Any],
-    prefix:str=''
-)->dict[str,Any]: # Names with dots
-    "Nested figures as one row; of a score its value, `.lo` and `.hi`"
-    out:dict[str,Any] = {}
-    for k,v in figures.items():
-        if isinstance(v, Mapping) and set(v)=={'float'}: out[prefix+k] = float(v['float'])
-        elif isinstance(v, Mapping) and {'value','lo','hi'}<=set(v): out.update(flat({k:v['value'], f'{k}.lo':v['lo'], f'{k}.hi':v['hi']}, prefix))
-        elif isinstance(v, Mapping): out.update(flat(v, f'{prefix}{k}.'))
-        else: out[prefix+k] = v
-    return out
-
 # %% ../nbs/17_report.ipynb #124d2b72
 def interval_rows(figures:Mapping[str,Any])->list[dict]: # name, value, lo, hi, unit
     "Figures that have an interval"
@@ -746,15 +732,7 @@ def _look_at(f:Path, m:Material):
         if walked := read_lineage(f): m.lineages.append((str(f), *walked))
     elif (r := read_result(f)) is not None: m.results.append(r)
 
-# %% ../nbs/17_report.ipynb #9fad3bbd
-def markdown(
-    rows:Sequence[Mapping[str,Any]] # Of a table
-)->str:
-    "A table as Markdown"
-    head = list(dict.fromkeys(k for r in rows for k in r))
-    cell = lambda v: '' if v is None else f'{v:.4g}' if isinstance(v, float) else str(v).replace('|','/').replace('\n',' ')[:120]
-    return '\n'.join(['| '+' | '.join(head)+' |', '|'+'---|'*len(head), *('| '+' | '.join(cell(r.get(h)) for h in head)+' |' for r in rows)])+'\n'
-
+# %% ../nbs/17_report.ipynb #a782bafe
 @dataclass
 class Report:
     "Figures and tables, and what was left out"

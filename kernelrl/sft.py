@@ -213,7 +213,7 @@ def add_lora(
     assert all(any(f'.{t}.lora_A' in n and p.requires_grad for n,p in wrapped.named_parameters()) for t in targets)
     return wrapped
 
-# %% ../nbs/10c_sft.ipynb #2af0a367
+# %% ../nbs/10c_sft.ipynb #dfb4b839
 def ship(
     model:KernelLM,
     tok:PreTrainedTokenizerFast,
@@ -234,5 +234,5 @@ def pretrained(
     "A trained model"
     places = [Path(name)] if str(name)!='nano' else [Path(__file__).parent.parent/'data'/'nano' if '__file__' in globals() else Path('../data/nano'), Path('data/nano')]
     folder = next((p for p in places if (p/'config.json').exists()), None)
-    if folder is None: raise KernelRLError(f'{places[0]}: holds no model; work in a clone of the repository with its data, or train one with benchmarks/train_h200.sh')
+    if folder is None: raise KernelRLError(f'{places[0]}: holds no model; work in a clone of the repository with its data, or train one with benchmarks/train_h200.py')
     return KernelLM.from_pretrained(folder, dtype=torch.float32).to(device).eval(),PreTrainedTokenizerFast.from_pretrained(folder)

@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['STALE', 'Parameter', 'parameters', 'check', 'Case', 'settings', 'cases', 'Recorded', 'record', 'alive', 'claim',
-           'release', 'end_processes', 'Worker', 'State', 'state', 'Sweep', 'flat', 'markdown', 'run_sweep', 'start',
-           'watch', 'stop', 'run_on_ray', 'read_settings', 'SweepRun']
+           'release', 'end_processes', 'Worker', 'State', 'state', 'Sweep', 'run_sweep', 'start', 'watch', 'stop',
+           'run_on_ray', 'read_settings', 'SweepRun']
 
-# %% ../nbs/18_sweep.ipynb #e7bd79d5
+# %% ../nbs/18_sweep.ipynb #b6d347b9
 import ast, contextlib, difflib, itertools, json, os, re, socket, subprocess, sys, time
 import queue, threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Iterator, Literal, Mapping, Sequence
 from tyro.conf import Positional
+from ._tables import flat, markdown
 from .core import KernelRLError, Record, atomic_write, canonical, digest
 from ._progress import Progress
 
@@ -324,32 +325,9 @@ class Sweep:
         if len({s['notebook'] for s in found})>1: raise KernelRLError(f'{out}: holds sweeps of several notebooks; name one of its sweep-*.json')
         return cls(found[0]['notebook'], list({canonical(p):p for s in found for p in s['settings']}.values()), out, found[0]['kernel'])
 
-# %% ../nbs/18_sweep.ipynb #90b9c5cc
-def flat(
-    figures:Mapping[str,Any],
-    prefix:str=''
-)->dict[str,Any]: # Names with dots
-    "Nested figures as one row"
-    out:dict[str,Any] = {}
-    for k,v in figures.items():
-        if isinstance(v, dict) and set(v)=={'float'}: out[prefix+k] = float(v['float'])
-        elif isinstance(v, dict) and {'value','lo','hi'}<=set(v): out.update(flat({k:v['value'], f'{k}.lo':v['lo'], f'{k}.hi':v['hi']}, prefix))
-        elif isinstance(v, dict): out.update(flat(v, f'{prefix}{k}.'))
-        else: out[prefix+k] = v
-    return out
-
+# %% ../nbs/18_sweep.ipynb #c331da9a
 def _row(s:State)->dict[str,Any]:
     return {'run':s.case.name, **s.case.parameters, 'status':s.status, **flat(s.figures), **({'error':f'{s.error["name"]}: {s.error["message"]}'} if s.error else {}), 'seconds':round(s.seconds,2)}
-
-def markdown(
-    rows:Sequence[Mapping[str,Any]], # Of a table
-    hide:Sequence[str]=('run','seconds') # Columns to leave out
-)->str:
-    "A table as Markdown"
-    head = [k for k in dict.fromkeys(k for r in rows for k in r) if k not in hide]
-    head = [*[k for k in head if k!='error'], *(['error'] if 'error' in head else [])]
-    cell = lambda v: '' if v is None else f'{v:.4g}' if isinstance(v, float) else str(v).replace('|','/').replace('\n',' ')[:120]
-    return '\n'.join(['| '+' | '.join(head)+' |', '|'+'---|'*len(head), *('| '+' | '.join(cell(r.get(h)) for h in head)+' |' for r in rows)])+'\n'
 
 # %% ../nbs/18_sweep.ipynb #2a72827d
 def _papermill():

@@ -70,6 +70,7 @@ def run_study(page:str, words:list[str], file:Path)->int: # Exit status
     os.chdir((HERE/page).parent)
     for c in cells(page):
         source = ''.join(c['source'])
+        if 'injected-parameters' in c['metadata'].get('tags', []): continue # Of the run that is shown, not of this one
         try:
             out['cells'][c['id']] = run_cell(source, env, Tee)
             if 'parameters' in c['metadata'].get('tags', []): exec(given(words, source), env)
@@ -85,10 +86,20 @@ def run_study(page:str, words:list[str], file:Path)->int: # Exit status
     print(f'{page}: done in {out["seconds"]} s', flush=True)
     return 0
 
+ELSEWHERE = ('folder','device','figures','limit_seconds','command','ship_to') # Parameters that say where, not what
+
+def parameters(outputs:dict, source:str)->dict|None:
+    "The cell with which papermill says what a run was given, where it was given anything"
+    words = [w for w in outputs.get('parameters', []) if w.partition('=')[0] not in ELSEWHERE]
+    return {'cell_type':'code', 'execution_count':None, 'id':'parameters', 'metadata':{'tags':['injected-parameters']}, 'outputs':[], 'source':'# Parameters of the run that is shown\n'+given(words, source)} if words else None
+
 def merge(page:str, outputs:dict):
-    "Put outputs into a notebook; a study also gets its answer into its first cell"
+    "Put outputs into a notebook; a study also gets its answer into its first cell, and what it was given behind the cell of parameters"
     path = HERE/f'{page}.ipynb'
     nb = json.loads(path.read_text())
+    nb['cells'] = [c for c in nb['cells'] if 'injected-parameters' not in c['metadata'].get('tags', [])]
+    at = next((i for i,c in enumerate(nb['cells']) if 'parameters' in c['metadata'].get('tags', [])), None)
+    if at is not None and (cell := parameters(outputs, ''.join(nb['cells'][at]['source']))): nb['cells'].insert(at+1, cell)
     for c in nb['cells']:
         if c['id'] in outputs.get('cells', outputs): c['outputs'] = outputs.get('cells', outputs)[c['id']]
     if outputs.get('answer'):

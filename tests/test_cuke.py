@@ -293,6 +293,7 @@ def test_data_that_ships_replays(tmp_path):
 
 # --- resume
 
+@pytest.mark.slow
 def test_killed_and_resumed(tmp_path):
     "kill -9 in the middle: what was judged is taken over by another store, and not judged again"
     t,ps = small()
@@ -319,3 +320,10 @@ def test_resume_from_something_else(tmp_path):
     (tmp_path/'x.jsonl').write_text('{"a":1}\n')
     for path in (tmp_path/'nowhere.jsonl', tmp_path/'x.jsonl', tmp_path):
         with pytest.raises(KernelRLError, match='give the folder of a build'): adopt(j, path)
+
+def test_the_first_line_of_the_study_says_what_the_data_set_holds():
+    import json
+    root = shipped_verdicts()
+    head = ''.join(json.loads((root.parent/'nbs'/'studies'/'cuke.ipynb').read_text())['cells'][0]['source'])
+    f = json.loads((root/'cuke'/'build.json').read_text())['figures']
+    assert f"Of {f['judged']} programs judged" in head and f"{f['kept']} are, on {f['tasks_kept']} of {f['tasks']} tasks" in head

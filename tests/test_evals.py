@@ -235,7 +235,7 @@ def test_records_come_back_equal_and_read_well():
     assert repr(Difference('right',('a','b'),.05,-.01,.11,4,1,45))=='right, b - a: +5.0 points [-1.0, +11.0]: not decided (tasks: 4 up, 1 down, 45 equal)'
 
 def test_shipped_verdicts_make_a_labelled_board():
-    vs = [as_replayed(v) for v in load_verdicts(shipped_verdicts()/'cuke'/'verdicts.jsonl') if v.program=='expert']
+    vs = [as_replayed(v) for v in load_verdicts(shipped_verdicts()/'shipped'/'verdicts.jsonl') if v.program=='expert']
     s = fast_p(vs,1)
     assert s.N==len(vs)==s.groups and 'replayed' in repr(s) and vs[0].date in repr(s) and vs[0].device.name in repr(s)
     assert json.loads(s.to_json())['n']==sum(v.ok and v.speedup.ratio>1 for v in vs)

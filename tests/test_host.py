@@ -498,7 +498,7 @@ def test_sampled_run_of_a_large_shape_without_inputs():
     assert r.status=='ok' and abs(r.traffic[0].global_load_sectors-n/8)<1 and abs(r.traffic[0].unique_bytes/(8*n)-1)<.01
 
 # ---------------------------------------------------------------- processes and files
-def leftovers(): return {p for d in ('/dev/shm','/tmp') for p in Path(d).glob('kernelrl-host-*')} if os.path.isdir('/dev/shm') else set()
+def leftovers(): return {p for d in ('/dev/shm','/tmp') for p in Path(d).glob(f'kernelrl-host-{os.getpid()}-*')} if os.path.isdir('/dev/shm') else set()
 
 def test_nothing_is_left_behind():
     before = leftovers()

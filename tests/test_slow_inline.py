@@ -48,13 +48,13 @@ def test_right(j, tmp_path):
 
 @pytest.mark.parametrize('old,new,status,kind', [
     ('*c+self.k)', '*c+1.0)', 'wrong', 'mismatch'),
-    ('out[:] =', 'out[:, 1:] = (lambda v: v[:, 1:])(torch.relu(x*self.w*c+self.k)); y =', 'wrong', 'nonfinite'), # Fresh memory is no zero
-    ('return out, x>0', 'x.zero_(); return out, x>0', 'wrong', 'input_changed'),
-    ('return out, x>0', 'return out', 'wrong', 'shape'),
-    ('return out, x>0', 'return out.double(), x>0', 'wrong', 'shape'),
-    ('return out, x>0', 'raise RuntimeError("CUDA error: misaligned address")', 'launch', 'launch_failure'),
+    pytest.param('out[:] =', 'out[:, 1:] = (lambda v: v[:, 1:])(torch.relu(x*self.w*c+self.k)); y =', 'wrong', 'nonfinite', marks=pytest.mark.slow), # Fresh memory is no zero
+    pytest.param('return out, x>0', 'x.zero_(); return out, x>0', 'wrong', 'input_changed', marks=pytest.mark.slow),
+    pytest.param('return out, x>0', 'return out', 'wrong', 'shape', marks=pytest.mark.slow),
+    pytest.param('return out, x>0', 'return out.double(), x>0', 'wrong', 'shape', marks=pytest.mark.slow),
+    pytest.param('return out, x>0', 'raise RuntimeError("CUDA error: misaligned address")', 'launch', 'launch_failure', marks=pytest.mark.slow),
     ('return out, x>0', 'import os; os._exit(0)', 'launch', 'crash'),
-    ('nn.Parameter(torch.zeros(N))', 'nn.Parameter(torch.zeros(N, N))', 'wrong', 'parameter_shape'),
+    pytest.param('nn.Parameter(torch.zeros(N))', 'nn.Parameter(torch.zeros(N, N))', 'wrong', 'parameter_shape', marks=pytest.mark.slow),
     ('def __init__(self, k):', 'def __init__(self, k, more):', 'compile', 'python_error'),
 ])
 def test_not_right(j, tmp_path, old, new, status, kind):
