@@ -1,4 +1,4 @@
-# make demo   the main job: judge the shipped programs on the best device there is, show what was kept
+# make demo   the main job: judge the shipped programs on the best device there is, show what was kept; then a walk through the methods
 # make test   everything that can be tested here
 # make lab    JupyterLab on the pages
 PY ?= python3
@@ -19,8 +19,9 @@ setup: .venv/ready
 	@touch $@
 
 demo: setup
-	@$(BIN)/kernelrl cuke build --out runs/demo --protocol standard
-	@echo; echo 'Where to look next: runs/demo/table.md, then `make lab` and nbs/00_core.ipynb (or nbs/07_judge.ipynb to judge a kernel of your own)'
+	@$(BIN)/kernelrl cuke build --out runs/demo/cuke --protocol standard --faults 0
+	@$(BIN)/kernelrl demo --out runs/demo
+	@echo; echo 'Where to look next: runs/demo/cuke/table.md, then `make lab` and nbs/00_core.ipynb (or nbs/07_judge.ipynb to judge a kernel of your own)'
 
 test: setup
 	@$(BIN)/python -m pytest tests/test_shape.py

@@ -4,6 +4,7 @@
 
 First a small case of everything, so that a broken machine says so within a minute. A stage that is done is not done again; one that is under way goes on from its last checkpoint. `--pack` writes few, small files:
 each model as NAME.tar (half precision), and all.tar.gz with what was shown, measured and logged; in a fresh folder, `--unpack OUT` takes them up again. At home: python nbs/run_cuda.py studies/sft OUT/sft.out.json --merge
+A finished run can be shown again without a GPU, say after a study was changed: `--unpack OUT --no-check --device host`, with the same `--set`; what is done is read, not done again, and keeps its times, device and commands.
 """
 import argparse, re, sys, tarfile, time
 from pathlib import Path

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHOWN', 'Judging', 'CukeBuild', 'show', 'JudgeFile', 'find_task', 'read_program', 'find_program', 'KLineageWalk',
-           'KLineageOptimise', 'markdown', 'Audit', 'Tasks', 'StorePrune', 'StoreExport', 'Report', 'Doctor', 'main']
+           'KLineageOptimise', 'markdown', 'Audit', 'Tasks', 'StorePrune', 'StoreExport', 'Report', 'Demo', 'Doctor',
+           'main']
 
 # %% ../nbs/20_cli.ipynb #a39fcb76
 import math, sys, time
@@ -170,7 +171,7 @@ def markdown(text:str):
     from rich.markdown import Markdown
     Console(width=None if sys.stdout.isatty() else 150).print(Markdown(text))
 
-# %% ../nbs/20_cli.ipynb #7cea0cc5
+# %% ../nbs/20_cli.ipynb #f571c23f
 @dataclass
 class Audit:
     "Look for degenerate tasks: those that zeros, a constant or half of the input would pass"
@@ -228,6 +229,17 @@ class Report:
         print(f'\n{len(r.charts)} figures and {len(r.tables)} tables written to {self.out}: {md.name}, report.html, and a JSON file with the numbers of each figure')
 
 @dataclass
+class Demo:
+    "Walk through the methods with the model that comes along: fill in a kernel, two steps of LEAP, one lineage, a report; three minutes on two cores"
+    skip:tuple[Literal['infill','leap','lineage','report'],...] = () # Steps to leave out
+    device:Literal['auto','cuda','host'] = 'auto' # Of the judge; auto takes a GPU where there is one
+    out:Path = Path('runs/demo') # Folder for the run, the lineage and the report; what is there is not done again
+    def run(self):
+        from kernelrl.demo import demo
+        found = demo(self.out, self.skip, self.device)
+        if (left := [k for k,v in found.items() if isinstance(v, KernelRLError)]): sys.exit(f'kernelrl: {len(left)} of {len(found)} steps could not be done: {", ".join(left)}')
+
+@dataclass
 class Doctor:
     "Say what this machine can do: GPU, compilers, versions"
     def run(self):
@@ -240,13 +252,13 @@ class Doctor:
         print(f'headers:    {len(include_dirs())} folders with CUDA device headers')
         print(f'host C++:   {host}')
 
-# %% ../nbs/20_cli.ipynb #1cb9eda7
+# %% ../nbs/20_cli.ipynb #ff580d7e
 def _parser():
     "All commands as one type, for tyro"
     from tyro.conf import subcommand as sub
     cuke = Annotated[CukeBuild, sub('cuke build', description=CukeBuild.__doc__)]
     from kernelrl.sweep import SweepRun
-    others = (('judge',JudgeFile),('klineage walk',KLineageWalk), ('klineage optimise',KLineageOptimise), ('audit',Audit),('tasks',Tasks),('store prune',StorePrune),('store export',StoreExport),('sweep',SweepRun),('report',Report),('doctor',Doctor))
+    others = (('judge',JudgeFile),('klineage walk',KLineageWalk), ('klineage optimise',KLineageOptimise), ('audit',Audit),('tasks',Tasks),('store prune',StorePrune),('store export',StoreExport),('sweep',SweepRun),('report',Report),('demo',Demo),('doctor',Doctor))
     return Union[cuke, *(Annotated[c, sub(n, description=c.__doc__)] for n,c in others)]
 
 def main(argv:list[str]|None=None):

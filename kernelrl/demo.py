@@ -6,11 +6,11 @@
 __all__ = ['HELD_OUT', 'PRACTISE', 'STEPS', 'columns', 'quietly', 'drawn', 'infill_demo', 'leap_demo', 'turns', 'lineage_demo',
            'report_demo', 'demo']
 
-# %% ../nbs/19a_demo.ipynb #c99db488
+# %% ../nbs/19a_demo.ipynb #8702c573
 import time
 from pathlib import Path
 from typing import Any, Callable
-from .core import KernelRLError, Run, canonical, read_jsonl
+from .core import KernelRLError, Run
 
 # %% ../nbs/19a_demo.ipynb #6c1bf459
 def columns(
@@ -125,15 +125,15 @@ def lineage_demo(
     say(f'{len(l.steps)} optimisations were taken out of the expert, {len(l.rejected)} proposals were refused; {len(lift([l]))} skills could be lifted (speed {" and ".join(sorted(how))}). Read on: nbs/15_klineage.ipynb, nbs/15c_skills.ipynb, nbs/studies/klineage.ipynb')
     return l
 
-# %% ../nbs/19a_demo.ipynb #bdb0977f
+# %% ../nbs/19a_demo.ipynb #b77cdf21
 def report_demo(
     device:str='auto', # Not used: nothing is judged
     out:str|Path='runs/demo', # What is in it is drawn, into its folder report
     say:Callable[[str],None]=print
 )->Path: # report.md
-    "Draw what the demo left on disk"
+    "Draw what the demo and the data set's build left on disk"
     from kernelrl.report import draw, find, write
-    r = draw(find([p for p in sorted(Path(out).iterdir()) if p.name!='report' and (p.is_dir() or p.name.startswith('verdicts'))]))
+    r = draw(find([p for p in sorted(Path(out).iterdir()) if p.name in ('leap','lineage','verdicts.jsonl')]))
     md = write(r, Path(out)/'report', static=False, progress=False)
     say(f'{len(r.charts)} figures and {len(r.tables)} tables are in {md.parent}: open report.html in a browser. Read on: nbs/17_report.ipynb, and `make lab` for all pages')
     return md
