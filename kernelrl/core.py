@@ -6,8 +6,8 @@
 __all__ = ['KernelRLError', 'Record', 'canonical', 'digest', 'derive_seed', 'atomic_write', 'append_jsonl', 'read_jsonl',
            'cache_dir', 'Finding', 'Completion', 'Policy', 'environment', 'Run']
 
-# %% ../nbs/00_core.ipynb #bedfbc0e
-import base64, dataclasses, functools, hashlib, json, os, sys, tempfile, types, typing
+# %% ../nbs/00_core.ipynb #3713369b
+import base64, dataclasses, functools, hashlib, json, os, tempfile, types, typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Protocol, runtime_checkable

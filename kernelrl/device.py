@@ -8,13 +8,13 @@ __all__ = ['HOST_ONLY', 'GUARD', 'HOLD_CYCLES', 'CompileError', 'prepare_source'
            'cuda_device', 'staging', 'same_bytes', 'Memory', 'Copies', 'Loaded', 'launch_cluster', 'LaunchError',
            'cuda_finding', 'run_once', 'Stopwatch', 'capture', 'probe', 'gpu_lock']
 
-# %% ../nbs/03_device.ipynb #a26817d9
-import contextlib, functools, hashlib, os, re, struct, time
+# %% ../nbs/03_device.ipynb #ad83261a
+import contextlib, functools, os, re, time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable
 from .core import Finding, KernelRLError, Record, digest
-from .program import CTYPES, DTYPE_BYTES, Arg, Buffer, Fill, Launch, Module, Plan, pack_scalar
+from .program import CTYPES, Arg, Buffer, Fill, Launch, Module, Plan, pack_scalar
 
 # %% ../nbs/03_device.ipynb #220ee314
 HOST_ONLY = {'cuda_runtime.h','cuda_runtime_api.h','cuda.h','device_launch_parameters.h','stdio.h','stdlib.h','cstdio','cstdlib','iostream','vector','string','algorithm','chrono','assert.h','cassert','math.h','cmath',
@@ -324,11 +324,11 @@ class Copies:
         for p in self.base: runtime.free(p)
         self.base = []
 
-# %% ../nbs/03_device.ipynb #976a60e9
+# %% ../nbs/03_device.ipynb #688e4fee
 class Loaded:
     "A Plan with its machine code loaded and its buffers allocated"
     def __init__(self, plan:Plan, cubins:list[Cubin]):
-        from cupy.cuda import driver, function
+        from cupy.cuda import function
         self.plan,self.memory = plan,Memory(plan)
         self.modules = [function.Module() for _ in cubins]
         for m,c in zip(self.modules, cubins): m.load(c.image)

@@ -7,12 +7,11 @@ __all__ = ['MAX_BYTES', 'MAX_STEPS', 'MAX_SOURCE', 'LIMITS', 'NAME', 'Refusal', 
            'dtype_of', 'Array', 'RawKernel', 'RawModule', 'Namespace', 'numpy_stand_in', 'cupy_stand_in', 'environment',
            'trace_here', 'check_plan', 'TraceRefused', 'trace']
 
-# %% ../nbs/02a_trace.ipynb #2e0a9aa6
-import ast, builtins, functools, itertools, json, math, re, string, textwrap, types
-from dataclasses import dataclass
+# %% ../nbs/02a_trace.ipynb #fe4245b8
+import ast, builtins, functools, math, re, string, types
 from typing import Any, NoReturn
 from .core import Finding
-from .program import (ArgError, Arg, Buffer, CTYPES, DTYPE_BYTES, Fill, Launch, Module, Plan, Program,
+from .program import (ArgError, Arg, Buffer, DTYPE_BYTES, Fill, Launch, Module, Plan, Program,
     check_pointer, check_scalar, dtype_ctype, kernels, param_types)
 from .task import Signature, Spec
 

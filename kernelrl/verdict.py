@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['FORBIDDEN', 'status_of', 'Verdict', 'Store', 'write_verdicts', 'load_verdicts', 'as_replayed', 'read_verdicts']
 
-# %% ../nbs/06a_verdict.ipynb #ccd123d3
-import json, sqlite3, threading, time
+# %% ../nbs/06a_verdict.ipynb #0cba924e
+import sqlite3, threading, time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Iterator
-from .core import Finding, KernelRLError, Record, atomic_write, cache_dir, canonical
+from typing import Iterator
+from .core import Finding, KernelRLError, Record, atomic_write, cache_dir
 from .device import Device, Resources
 from .timing import Speedup, Timing
 from .verify import ErrorReport

@@ -1,5 +1,5 @@
 "README.md from index.ipynb: hidden cells and directives left out, outputs kept"
-import re, sys
+import re
 from pathlib import Path
 import nbformat
 

@@ -1,7 +1,6 @@
 "Every known way to be rewarded without work, each caught by name on the host device; and honest programs, none of them suspected"
 import ast, dataclasses, functools, re, textwrap, threading
 from concurrent.futures import ThreadPoolExecutor
-import numpy as np
 import pytest
 from kernelrl import verify
 from kernelrl._worker import Worker

@@ -1,6 +1,5 @@
 "The command line: help that reads well, and one clear sentence for bad input, with nothing left behind"
-import os, resource, subprocess, sys
-from pathlib import Path
+import subprocess, sys
 import pyarrow as pa, pyarrow.parquet as pq
 import pytest
 from kernelrl import cli

@@ -1,6 +1,5 @@
 "On a GPU: what only a real device can show. Skipped, and said so, where there is none"
-import math, time
-from pathlib import Path
+import time
 import pytest
 from kernelrl.device import cuda_available
 from kernelrl.judge import Judge, judge_many, judge_one

@@ -1,5 +1,5 @@
 "Programs that attack the judge, and accidents that befall it: the verdict is never wrong, and the next program is judged rightly"
-import functools, itertools, json, os, signal, subprocess, sys, tempfile, textwrap, threading, time
+import functools, itertools, json, os, signal, subprocess, sys, textwrap, threading, time
 from pathlib import Path
 import psutil
 import pytest
@@ -12,7 +12,7 @@ from kernelrl.device import CompileError, prepare_source
 from kernelrl.judge import Judge, judge_many, judge_one
 from kernelrl.program import Arg, Buffer, Fill, Launch, Module, Plan, Program
 from kernelrl.task import Signature, Spec, Task
-from kernelrl.trace import TraceRefused, check_plan, trace
+from kernelrl.trace import TraceRefused, trace
 from kernelrl.verdict import Store
 
 TASK = Task('affine', '''

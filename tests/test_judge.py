@@ -1,13 +1,12 @@
 "The judge on the host device: gates, store, replay, resume"
-import dataclasses, json, os, subprocess, sys, time
-from pathlib import Path
+import time
 import pytest
 from kernelrl._worker import WorkerDied, WorkerTimeout
 from kernelrl.core import KernelRLError
 from kernelrl.judge import Judge, judge_many, judge_one
 from kernelrl.program import Program
 from kernelrl.task import Task
-from kernelrl.verdict import Store, Verdict, load_verdicts, read_verdicts, write_verdicts
+from kernelrl.verdict import Store, Verdict, write_verdicts
 
 TASK = Task('axpb', '''
 import torch, torch.nn as nn

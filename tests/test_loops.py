@@ -1,6 +1,5 @@
 "The training loops, small: SFT, then bi-phase, then LEAP on the real judge; resume, exclusion of what the infrastructure failed"
-import copy, math
-from pathlib import Path
+import copy
 import pytest
 torch = pytest.importorskip('torch')
 from kernelrl.biphase import BiphaseConfig, Item, biphase, roll_out, scheduled

@@ -1,5 +1,5 @@
 "The package's shape: modules import alone, import leftward, equal their notebooks; the README equals its page"
-import ast, importlib.util, json, re, subprocess, sys, time
+import ast, importlib.util, json, re, subprocess, sys
 from pathlib import Path
 import pytest
 
