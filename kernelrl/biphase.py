@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Item', 'scheduled', 'BiphaseConfig', 'Rollout', 'decoding', 'roll_out', 'biphase', 'ledger_row']
 
-# %% ../nbs/12_biphase.ipynb #52d4efd4
+# %% ../nbs/12_biphase.ipynb #7bec6244
 import copy, itertools, time
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -14,11 +14,10 @@ from torch import nn
 from ._checkpoint import resume, save
 from .core import Record, Run, derive_seed
 from .judge import preflight
-from .lm import view_logps
-from .objective import Loss, RewardTable, as_group, clipped_loss, leave_one_out, likelihood_views, zscore
+from .objective import RewardTable, as_group, leave_one_out, policy_step, zscore
 from .program import Program
-from .sampler import Decoding, Sample, batch_of, generator, sample, sampled_logps
-from .sft import adamw, parts
+from .sampler import Decoding, Sample, generator, sample
+from .sft import adamw
 from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
@@ -114,7 +113,7 @@ def roll_out(
     with torch.no_grad(): done = sample(model, holes, seeds, decoding(c))
     return [Rollout(i, kind, splice(tok, s.canvas, s.middle), s) for (i,kind),s in zip([x for x in zip(chosen, kinds) for _ in range(c.group)], done)]
 
-# %% ../nbs/12_biphase.ipynb #e3d25fa3
+# %% ../nbs/12_biphase.ipynb #4646e690
 def biphase(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -126,7 +125,7 @@ def biphase(
 )->list[dict]: # One row a step
     "Train a model to fill in cores, then to write whole programs"
     preflight(judging, items[0].task, items[0].program)
-    opt,dev = adamw(model, c.lr),next(model.parameters()).device
+    opt = adamw(model, c.lr)
     first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
@@ -142,23 +141,7 @@ def biphase(
         A = {'loo':leave_one_out, 'zscore':zscore}[c.advantage](r, alive)
         A = torch.where(A<0, c.negative*A, A)
         learn = [i for i,a in enumerate(A.flatten()) if a!=0]
-        samples,losses,told = [rollouts[i].sample for i in learn],list[Loss](),dict[str,float]()
-        n = sum(len(s.middle) for s in samples)
-        opt.zero_grad()
-        for k,part in enumerate(parts([len(s.middle) for s in samples], c.rows)):
-            some = [samples[i] for i in part]
-            batch = batch_of(some, model.config.pad_token_id)
-            views = likelihood_views(c.likelihood, some, batch, generator(c.seed, 'masks', step, k), c.shrink).to(dev)
-            batch,exact = batch.to(dev),c.likelihood=='trace' and c.shrink==1
-            logp = view_logps(model, batch, views, c.temperature)
-            old = sampled_logps(some).to(logp) if exact else logp.detach()
-            with torch.no_grad(): ref = view_logps(first, batch, views, c.temperature) if first else None
-            losses.append(clipped_loss(logp, old, A.flatten()[[learn[i] for i in part]].to(logp), batch.real, c.eps, beta=c.beta, ref=ref, norm=n))
-            losses[-1].total.backward()
-        if losses:
-            norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
-            opt.step()
-            told = dict(policy_loss=sum(l.policy for l in losses), kl=sum(l.kl for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
+        told = policy_step(model, opt, [rollouts[i].sample for i in learn], A.flatten()[learn].tolist(), c, first, c.likelihood, c.shrink, lambda part: generator(c.seed, 'masks', step, part))
         clock.append(time.perf_counter())
 
         spent = dict(zip(('s_rollout','s_judge','s_update'), (round(b-a, 4) for a,b in itertools.pairwise(clock))))

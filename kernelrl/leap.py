@@ -6,7 +6,7 @@
 __all__ = ['Question', 'LeapConfig', 'grpo', 'unpruned', 'trloo', 'Turn', 'Rollout', 'asked', 'take_turn', 'activated', 'credits',
            'leap', 'write_down', 'replay_window']
 
-# %% ../nbs/13_leap.ipynb #a3fa7aae
+# %% ../nbs/13_leap.ipynb #31b360fd
 import copy, itertools, math, time
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -15,11 +15,10 @@ from torch import nn
 from ._checkpoint import resume, save
 from .core import Record, Run
 from .judge import preflight
-from .lm import view_logps
-from .objective import Loss, RewardTable, clipped_loss, leave_one_out, likelihood_views, rank, turn_credit, zscore
+from .objective import RewardTable, leave_one_out, policy_step, rank, turn_credit, zscore
 from .program import Program
-from .sampler import Decoding, Sample, batch_of, generator, sample, sampled_logps
-from .sft import SFTConfig, adamw, chosen, parts
+from .sampler import Decoding, Sample, generator, sample
+from .sft import SFTConfig, adamw, chosen
 from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
@@ -160,7 +159,7 @@ def _turnwise(group:list[Rollout], alive:torch.Tensor, c:LeapConfig)->list[list[
             if here[i]: out[i][t] = float(a[i])
     return out
 
-# %% ../nbs/13_leap.ipynb #82955eeb
+# %% ../nbs/13_leap.ipynb #816adcd7
 def leap(
     model:nn.Module, # Changed in place
     tok:Any, # Its tokenizer
@@ -172,7 +171,7 @@ def leap(
 )->list[dict]: # One row a step
     "Train a model on tasks with feedback, pruned by difficulty and rewarded by rank"
     preflight(judging, questions[0].task, questions[0].program)
-    opt,dev = adamw(model, c.lr),next(model.parameters()).device
+    opt = adamw(model, c.lr)
     first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
@@ -190,21 +189,7 @@ def leap(
         t = time.perf_counter()
         credit = [[a if a>0 else c.negative*a for a in ts] for g in groups for ts in credits(g, c)]
         rows = [(x.sample,a) for r,ts in zip(rollouts, credit) for x,a in zip(r.turns, ts) if a!=0]
-        samples,losses,told = [x for x,_ in rows],list[Loss](),dict[str,float]()
-        n = sum(len(x.middle) for x in samples)
-        opt.zero_grad()
-        for part in parts([len(x.middle) for x in samples], c.rows):
-            some = [samples[i] for i in part]
-            batch = batch_of(some, model.config.pad_token_id)
-            views,batch = likelihood_views('trace', some, batch).to(dev),batch.to(dev)
-            logp = view_logps(model, batch, views, c.temperature)
-            with torch.no_grad(): ref = view_logps(first, batch, views, c.temperature) if first else None
-            losses.append(clipped_loss(logp, sampled_logps(some).to(logp), torch.tensor([rows[i][1] for i in part]).to(logp), batch.real, c.eps, beta=c.beta, ref=ref, norm=n))
-            losses[-1].total.backward()
-        if losses:
-            norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
-            opt.step()
-            told = dict(policy_loss=sum(l.policy for l in losses), kl=sum(l.kl for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
+        told = policy_step(model, opt, [x for x,_ in rows], [a for _,a in rows], c, first)
         write_down(run, c, step, questions, rollouts, groups, open_, credit, told, (*spent, time.perf_counter()-t))
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')

@@ -4,15 +4,17 @@
 
 # %% auto #0
 __all__ = ['EXCLUDED', 'Reward', 'RewardTable', 'as_group', 'leave_one_out', 'zscore', 'rank', 'turn_credit', 'spread',
-           'onestep_views', 'coupled_views', 'likelihood_views', 'Loss', 'k3', 'clipped_loss']
+           'onestep_views', 'coupled_views', 'likelihood_views', 'Loss', 'k3', 'clipped_loss', 'policy_step']
 
-# %% ../nbs/11_objective.ipynb #96d21b95
+# %% ../nbs/11_objective.ipynb #6b39b940
 import math, torch
 from dataclasses import dataclass
-from torch import Tensor
+from torch import Tensor, nn
+from typing import Any, Callable
 from .core import KernelRLError, Record
-from .lm import Batch, Views
-from .sampler import Sample, trace_views
+from .lm import Batch, Views, view_logps
+from .sampler import Sample, batch_of, sampled_logps, trace_views
+from .sft import parts
 from .verdict import Verdict
 
 # %% ../nbs/11_objective.ipynb #68188793
@@ -212,3 +214,32 @@ def clipped_loss(
     tokens = int(counts.sum())
     mean = lambda x: x.sum().item()/max(tokens, 1)
     return Loss(total, policy.item(), kl.item(), mean(A.abs()), mean((ratio-1).abs()), mean(ratio*A>kept*A), tokens)
+
+# %% ../nbs/11_objective.ipynb #c872d090
+def policy_step(
+    model:nn.Module, # Changed in place
+    opt:torch.optim.Optimizer,
+    samples:list[Sample], # Those with an advantage
+    advantages:list[float], # One for each
+    c:Any, # `rows`, `temperature`, `eps`, `beta` and `max_grad_norm` of a run
+    first:nn.Module|None=None, # What the KL is to
+    kind:str='trace', # As for `likelihood_views`
+    shrink:int=1, # The same
+    masks:Callable[[int],torch.Generator|None]=lambda part: None # Where the masks of each part come from
+)->dict[str,float]: # What is told of it; empty when there was nothing to learn
+    "One step of the optimizer on samples and their advantages"
+    if not samples: return {}
+    dev,n,losses = next(model.parameters()).device,sum(len(s.middle) for s in samples),list[Loss]()
+    opt.zero_grad()
+    for k,part in enumerate(parts([len(s.middle) for s in samples], c.rows)):
+        some = [samples[i] for i in part]
+        batch = batch_of(some, model.config.pad_token_id)
+        views,batch = likelihood_views(kind, some, batch, masks(k), shrink).to(dev),batch.to(dev)
+        logp = view_logps(model, batch, views, c.temperature)
+        old = sampled_logps(some).to(logp) if kind=='trace' and shrink==1 else logp.detach()
+        with torch.no_grad(): ref = view_logps(first, batch, views, c.temperature) if first else None
+        losses.append(clipped_loss(logp, old, torch.tensor([advantages[i] for i in part]).to(logp), batch.real, c.eps, beta=c.beta, ref=ref, norm=n))
+        losses[-1].total.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), c.max_grad_norm, error_if_nonfinite=True)
+    opt.step()
+    return dict(policy_loss=sum(l.policy for l in losses), kl=sum(l.kl for l in losses), ratio=sum(l.ratio*l.tokens for l in losses)/n, clipped=sum(l.clipped*l.tokens for l in losses)/n, grad_norm=float(norm))
