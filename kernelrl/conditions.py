@@ -6,13 +6,13 @@
 __all__ = ['BARE', 'SETTINGS', 'MUTANTS', 'SIGHT', 'Setting', 'sized', 'drawn', 'few_threads', 'moved', 'predicate', 'broken',
            'Flip', 'said_of', 'flips', 'flip_table', 'forced', 'sight', 'Precondition', 'labelled']
 
-# %% ../nbs/15b_conditions.ipynb #ab215dd8
+# %% ../nbs/15b_conditions.ipynb #e160fb82
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Callable, Iterable
 from .core import KernelRLError, Record
-from .klineage import Context, Judging, Lineage, faster, find, gain, plans_of
+from .klineage import Context, Judging, Lineage, faster, gain, plans_of
 from .program import Program
 from .task import Task
 from .timing import Speedup
@@ -114,7 +114,7 @@ SETTINGS = tuple(Setting(*s) for s in (
     ('far', 'inputs around 300', lambda t,p: (drawn(sized(t, 0), 'x + 300'), p), ('range','assoc_tol')),
     ('in place', 'the output lies where the input was', lambda t,p: _with(sized(t, 0), moved(sized(t, 0), p, 0, True)))))
 
-# %% ../nbs/15b_conditions.ipynb #55d5eaba
+# %% ../nbs/15b_conditions.ipynb #8d24dbbf
 def predicate(
     name:str # aligned(row[4*j], 16)
 )->str: # aligned(_, 16)
@@ -140,7 +140,7 @@ def broken(
     "The conditions of a step that do not hold in a setting"
     t = TRANSFORMS.get((move,'optimise'))
     if t is None: return ()
-    return tuple(sorted({predicate(c.name) for s in find(t, Source(simple.text, plans_of(task, there))) for c in s.conditions if c.holds is False or c.holds is None and c.name.partition('(')[0] in aims}))
+    return tuple(sorted({predicate(c.name) for s in t.find(Source(simple.text, plans_of(task, there))) for c in s.conditions if c.holds is False or c.holds is None and c.name.partition('(')[0] in aims}))
 
 # %% ../nbs/15b_conditions.ipynb #a70ee7bd
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def flip_table(lineage:Lineage, said:list[list[str]], settings:tuple[Setting,...
     head = f'| {lineage.task.name} | '+' | '.join(s.name for s in settings)+' |\n|'+'---|'*(len(settings)+1)+'\n'
     return head+'\n'.join(f'| {n} | '+' | '.join(cell(k, i) for k in range(len(settings)))+' |' for i,n in enumerate(names))
 
-# %% ../nbs/15b_conditions.ipynb #8a5ebbe0
+# %% ../nbs/15b_conditions.ipynb #31426906
 def forced(
     move:str,
     pairs:Iterable[tuple[Task,Program]], # Where to look
@@ -202,7 +202,7 @@ def forced(
     found:list[tuple[Task,Program,Program,str]] = []
     for task,p in pairs:
         src = Context(task, p).source()
-        for s in find(t, src):
+        for s in t.find(src):
             no = {predicate(c.name) for c in s.conditions if c.holds is False}
             if len(no)!=1 or count[key := next(iter(no))]>=each or any(f[0].id==task.id and f[3]==key for f in found): continue
             try: new = t.apply(p.text, s, force=True)

@@ -6,14 +6,14 @@
 __all__ = ['Effect', 'Trip', 'Skill', 'card', 'family', 'intent_of', 'lift', 'Skilled', 'round_trip', 'admit', 'save_skills',
            'load_skills', 'book_table']
 
-# %% ../nbs/15c_skills.ipynb #923f31a5
+# %% ../nbs/15c_skills.ipynb #daaafb8d
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterable
 from .conditions import Flip, Precondition, labelled, predicate, said_of
 from .core import KernelRLError, Record, atomic_write, read_jsonl
-from .klineage import Candidate, Context, Judging, Lineage, Rules, Templates, apply_sites, features, find, fresh, gain, merged, parses, slower, with_flag
+from .klineage import Candidate, Context, Judging, Lineage, Rules, Templates, apply_sites, features, fresh, gain, merged, parses, slower, with_flag
 from .program import Program
 from .task import Task
 from .timing import Speedup
@@ -121,7 +121,7 @@ def lift(
         out.append(Skill(move, intent_of(move), example.simple.text, example.expert.text, tuple(labelled(n, k, tried, seen) for n,k in sorted(kinds.items())), effects, risks, tuple(f'{l.id}:{i}' for l,i,_ in mine), tried))
     return sorted(out, key=lambda s: -s.expected())
 
-# %% ../nbs/15c_skills.ipynb #87b66eaf
+# %% ../nbs/15c_skills.ipynb #4be920d8
 @dataclass(frozen=True)
 class Skilled:
     "Admitted skills as a proposer, the most helpful first"
@@ -139,7 +139,7 @@ class Skilled:
             gains = s.expected(fam)
             if s.synthetic and (c := with_flag(context, s.move.removeprefix('flag:'), self.name)): wholes.append(replace(c, expected=gains))
             t = TRANSFORMS.get((s.move,'optimise'))
-            sites = [x for x in find(t, context.source()) if s.usable(x)] if t else []
+            sites = [x for x in t.find(context.source()) if s.usable(x)] if t else []
             made = ([apply_sites(context.program.text, sites)]+([apply_sites(context.program.text, [x]) for x in sites] if len(sites)>1 else [])) if sites else []
             for i,(text,used) in enumerate(made):
                 if parses(text): (singles if i else wholes).append(Candidate(Program(text), s.move, self.name, len(used), merged(used), expected=gains))
