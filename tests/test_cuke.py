@@ -2,8 +2,10 @@
 import itertools, json, os, re, signal, subprocess, sys, time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 import pyarrow as pa, pyarrow.parquet as pq
 import pytest
+import kernelrl.funnel
 from kernelrl import cli
 from kernelrl.alike import ALIKE, Seen, likeness, shingles
 from kernelrl.core import Finding, KernelRLError, read_jsonl
@@ -130,14 +132,17 @@ def test_one_problem_in_two_sizes_is_kept_once(tmp_path):
     b = build(recorded(tmp_path/'v.jsonl', [verdict(t, p, 3.), verdict(u, q, 4.)]), [(t,p),(u,q)], progress=False)
     assert [(r.task,r.name) for r in b.rows]==[('rms_norm_small','again')] and b.counts()=={'kept':1, 'near_duplicate':1}
 
-def test_the_time_is_up(tmp_path):
+def test_the_time_is_up(tmp_path, monkeypatch):
     t = zoo_tasks(0, 3, ['row'])[0]
     ps = variants_of(6)
     j = recorded(tmp_path/'v.jsonl', [verdict(t, p) for p in ps], jobs=1)
-    def slowly():
-        for p in ps: time.sleep(.1); yield t,p
-    got = list(funnel(j, j, slowly(), until=time.monotonic()+.25))
-    assert 0<len(got)<len(ps) and all(e.decision=='undecided' for _,_,e in got)
+    clock = [0]
+    monkeypatch.setattr(kernelrl.funnel, 'time', SimpleNamespace(monotonic=lambda: clock[0]))
+    def slowly(): # A program a second
+        for p in ps: clock[0] += 1; yield t,p
+    got = list(funnel(j, j, slowly(), until=3))
+    assert len(got)==3 and all(e.decision=='undecided' for _,_,e in got)
+    monkeypatch.undo()
     with pytest.raises(KernelRLError, match='the time was up'): build(j, [(t,ps[0])], progress=False, seconds=0)
 
 def test_screening_shares_the_workers(host):

@@ -1,5 +1,5 @@
 "The dashboard: pure tables and pictures, and the widgets without a browser (construct, turn a control, look at the children)"
-import importlib.util, json, subprocess, sys, threading, time
+import importlib.util, json, os, subprocess, sys, threading, time
 from dataclasses import replace
 from pathlib import Path
 import pytest
@@ -109,13 +109,20 @@ def test_a_half_written_line_is_read_later(tmp_path):
     f.write('ep":1}\n'); f.close()
     assert tail.look() and [r['step'] for r in tail.rows]==[0,1]
 
+def counted(follower): # Its looks from now on
+    looks,look = [],follower.look
+    def counting(): looks.append(1); return look()
+    follower.look = counting
+    return looks
+
 def test_follower_calls_back_from_its_thread_and_ends(tmp_path):
     run,calls = Run(tmp_path/'r', {}),[]
-    f = Follower(tmp_path/'r', lambda f: calls.append((threading.current_thread().name, len(f.log.metrics))), every=.02).start()
+    f = Follower(tmp_path/'r', lambda f: calls.append((threading.current_thread().name, len(f.log.metrics), len(f.log.ledger))), every=.02).start()
     step(run, 0)
-    wait_for(lambda: calls and calls[-1][1]==1)
-    n = len(calls); time.sleep(.15)
-    assert len(calls)==n and calls[0][0]=='kernelrl-follower' # Nothing new, nothing drawn
+    wait_for(lambda: calls and calls[-1][1:]==(1,1)) # A step is two lines in two files: it may be seen in two looks
+    n,looks = len(calls),counted(f)
+    wait_for(lambda: len(looks)>5)
+    assert len(calls)==n and calls[0][0]=='kernelrl-follower' # Looked, nothing new, nothing drawn
     f.stop(); assert not f.alive
     step(run, 1); time.sleep(.1)
     assert len(calls)==n
@@ -203,7 +210,7 @@ def test_lineage_tab_shows_steps_and_their_diff():
 
 def test_run_tab_follows_switches_and_stops(tmp_path):
     a,b = Run(tmp_path/'a', {'steps':4}),Run(tmp_path/'deep/b', {'steps':4})
-    step(b, 0); time.sleep(.02); step(a, 0)
+    step(b, 0); step(a, 0); os.utime(tmp_path/'deep/b/metrics.jsonl', (1,1))
     tab = RunTab(tmp_path, every=.02)
     try:
         assert tab.which.value==str(tmp_path/'a') and len(tab.which.options)==2 and 'a: step 1 of 4' in tab.line.value

@@ -405,7 +405,7 @@ def test_division_by_zero_and_deep_stack():
 def test_endless_loop_is_killed_at_its_deadline():
     t = time.time()
     r,k = bad('__global__ void k(volatile float* o) { while (o[0]!=3.f); }', 'k', 1, 1, [], [(1,'float32')], mode='run', deadline=.5)
-    assert r.status=='timeout' and k['timeout'].kernel=='k' and time.time()-t<5
+    assert r.status=='timeout' and k['timeout'].kernel=='k' and time.time()-t<30
 
 @pytest.mark.parametrize('grid,block,shared', [(1,2048,0), (0,32,0), ((1,70000),32,0), (1,(1,1,128),0), (1,32,300000)])
 def test_launch_configuration(grid, block, shared):
@@ -515,14 +515,16 @@ b = compile_host(plan); print('ready', flush=True); run_host(b, plan, [], deadli
 '''
     p = subprocess.Popen([sys.executable,'-c',code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
     assert p.stdout.readline().strip()=='ready'
-    for _ in range(100):
+    for _ in range(400):
         kids = Path(f'/proc/{p.pid}/task/{p.pid}/children').read_text().split()
         if kids: break
         time.sleep(.05)
     p.kill(); p.wait()
-    time.sleep(.3)
     alive = lambda k: (p := Path(f'/proc/{k}/stat')).exists() and p.read_text().rsplit(')',1)[1].split()[0]!='Z'
-    assert kids and not any(map(alive, kids))
+    for _ in range(200):
+        if not any(map(alive, kids)): break
+        time.sleep(.05)
+    assert kids and not any(map(alive, kids)) # The program would run for 60 s
     for d in leftovers():
         if d.name.startswith(f'kernelrl-host-{p.pid}-'): subprocess.run(['rm','-r',str(d)])
 

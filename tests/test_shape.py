@@ -27,13 +27,9 @@ for m in %r:
     assert r.returncode==0, r.stderr
 
 def test_import_is_light():
-    t = min(_import_seconds() for _ in range(3))
-    assert t<.5, f'importing kernelrl takes {t:.2f} s'
-
-def _import_seconds()->float:
-    r = fresh('import time; t = time.perf_counter(); from kernelrl import Task, Program, judge; import sys; assert not {"torch","cupy"}&set(sys.modules); assert callable(judge); print(time.perf_counter()-t)')
+    r = fresh('from kernelrl import Task, Program, judge; import sys; assert callable(judge); print(*sorted({m.split(".")[0] for m in sys.modules}))')
     assert r.returncode==0, r.stderr
-    return float(r.stdout)
+    assert not {'torch','cupy','scipy','pandas','pyarrow','transformers','peft','plotly','ipywidgets','papermill','tyro','datasets'}&set(r.stdout.split())
 
 @pytest.mark.parametrize('mod', ORDER)
 def test_imports_leftward(mod):
