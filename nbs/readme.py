@@ -7,7 +7,7 @@ def readme(path:Path)->str:
     out = []
     for c in nbformat.read(path, 4).cells:
         if re.search(r'^#\s*\|\s*(hide|default_exp)', c.source, re.M): continue
-        if c.cell_type=='markdown': out.append(re.sub(r'\]\((\w+\.ipynb)\)', r'](nbs/\1)', c.source).replace('](../','](')); continue
+        if c.cell_type=='markdown': out.append(re.sub(r'\]\(((?:\w+/)*\w+\.ipynb)\)', r'](nbs/\1)', c.source).replace('](../','](')); continue
         source = re.sub(r'^#\s*\|.*\n?', '', c.source, flags=re.M).strip()
         if source: out.append(f'```python\n{source}\n```')
         for o in c.get('outputs', []):

@@ -50,6 +50,14 @@ def test_readme_in_sync():
     m = importlib.util.module_from_spec(spec); spec.loader.exec_module(m)
     assert (ROOT/'README.md').read_text()==m.readme(ROOT/'nbs/index.ipynb'), 'README.md is not what index.ipynb says: run make readme'
 
+def prose(path): return [path.read_text()] if path.suffix=='.md' else [''.join(c['source']) for c in json.loads(path.read_text())['cells'] if c['cell_type']=='markdown']
+
+def test_links_lead_somewhere():
+    pages = [p for p in (*ROOT.glob('*.md'), *ROOT.glob('data/**/*.md'), *ROOT.glob('figures/*.md'), *ROOT.glob('nbs/**/*.ipynb')) if '.ipynb_checkpoints' not in p.parts]
+    links = [(p,l) for p in pages for text in prose(p) for l in re.findall(r'\]\(([^)#\s]+)', text) if not re.match(r'[a-z]+:', l)]
+    assert len(links)>50
+    assert not [f'{p.name}: {l}' for p,l in links if not (p.parent/l).exists()]
+
 @pytest.mark.parametrize('page', [p for p in (ROOT/'nbs').rglob('*.ipynb') if '.ipynb_checkpoints' not in p.parts], ids=lambda p: p.stem)
 def test_page_is_clean(page):
     "Valid, no merge marks, not bloated, no address of this machine in it"
