@@ -6,6 +6,7 @@ as such by `kernelrl.trace.check_plan`.
 """
 import __future__, ctypes, itertools, json, os, platform, resource, select, signal, struct, sys, time, typing, unicodedata # All that a program may import is there before it is closed in
 from kernelrl import trace as T
+from kernelrl._worker import caller_gone, leave
 from kernelrl.inline import Setting, inline_here
 from kernelrl.core import Finding
 from kernelrl.program import Program, kernels
@@ -25,7 +26,7 @@ def _filter()->tuple|None:
     return ctypes.create_string_buffer(struct.pack('<H6xQ', len(ins), ctypes.addressof(code))),code
 _SECCOMP = _filter()
 
-def _limit(deadline:float, fd:int, memory:int=2<<30):
+def _limit(deadline:float, fd:int, tracer:int, memory:int=2<<30):
     "Close the child in: no files but the pipe `fd`, no system calls, no core, little memory, a bounded time"
     null = os.open(os.devnull, os.O_RDWR)
     for i in (0,1,2): os.dup2(null, i)
@@ -37,11 +38,12 @@ def _limit(deadline:float, fd:int, memory:int=2<<30):
     resource.setrlimit(resource.RLIMIT_CPU, (int(deadline)+1,int(deadline)+2))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0,0))
     if sys.platform=='linux': _libc.prctl(1, signal.SIGKILL) # When the tracer dies
+    if os.getppid()!=tracer: os._exit(0) # It has died already
     if _SECCOMP and not _libc.prctl(38, 1, 0, 0, 0): _libc.prctl(22, 2, _SECCOMP[0]) # Where the kernel has it
 
-def _child(req:dict, fd:int):
+def _child(req:dict, fd:int, tracer:int):
     "Trace in the child and write the answer"
-    _limit(req['deadline'], fd)
+    _limit(req['deadline'], fd, tracer)
     program,signature = Program.from_dict(req['program']),Signature.from_dict(req['signature'])
     answer = T.trace_here(program, signature) if program.format=='cupy' else inline_here(program, signature, Setting.from_dict(req.get('setting') or {}))
     data = json.dumps(answer).encode()
@@ -49,11 +51,11 @@ def _child(req:dict, fd:int):
 
 def _read(fd:int, deadline:float)->bytes|None:
     "All that the child writes; None if it was late"
-    out,end,parent = bytearray(),time.monotonic()+deadline,os.getppid()
+    out,end = bytearray(),time.monotonic()+deadline
     while True:
         left = end-time.monotonic()
         if left<=0 or len(out)>MAX_ANSWER: return None
-        if os.getppid()!=parent: os.killpg(0, signal.SIGKILL) # Nobody waits for the answer any more
+        if caller_gone(): leave()
         if not select.select([fd],[],[],min(left,.5))[0]: continue
         part = os.read(fd, 1<<16)
         if not part: return bytes(out)
@@ -64,9 +66,9 @@ MAX_ANSWER = 64<<20
 def handle(req:dict)->dict:
     "One request: fork, trace, answer"
     r,w = os.pipe()
-    pid = os.fork()
+    tracer,pid = os.getpid(),os.fork()
     if pid==0:
-        try: _child(req, w)
+        try: _child(req, w, tracer)
         finally: os._exit(0)
     os.close(w)
     data = _read(r, req['deadline'])

@@ -23,7 +23,7 @@ class Worker:
     def start(self):
         self.log = tempfile.TemporaryFile()
         try:
-            self.p = subprocess.Popen(self.cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True, env={**os.environ, 'PYTHONUNBUFFERED':'1', **(self.env or {})})
+            self.p = subprocess.Popen(self.cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True, env={**os.environ, 'PYTHONUNBUFFERED':'1', **(self.env or {}), 'KERNELRL_CALLER':str(os.getpid())})
         except OSError as e: raise KernelRLError(f'{self.cmd[2]}: the worker process could not be started ({e.strerror}); close some programs and try again') from None
         os.set_blocking(self.p.stdout.fileno(), False)
         self.served = 0
@@ -89,19 +89,29 @@ def kill_all():
 
 import atexit; atexit.register(kill_all)
 
-def serve(handle, setup=None):
+def leave():
+    "End this worker and its process group at once"
+    os.killpg(0, signal.SIGKILL)
+
+def serve(handle, setup=None, leave=leave):
     "The loop of a worker: answer requests until the caller goes away. Whatever prints, prints to the log"
     out = os.fdopen(os.dup(1),'wb')
     os.dup2(2,1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_leave_with_caller, args=(leave,), daemon=True).start()
     if setup: setup()
     for line in sys.stdin.buffer:
         out.write((json.dumps(handle(json.loads(line)))+'\n').encode())
         out.flush()
     os._exit(0) # The caller has gone; taking torch and CUDA down in good order takes seconds
 
-def _leave_with_parent(parent:int):
-    "A worker whose caller was killed kills its own group, even while its main thread hangs in a kernel"
-    while os.getppid()==parent: time.sleep(.5)
-    os.killpg(0, signal.SIGKILL)
+_caller = int(os.environ.get('KERNELRL_CALLER') or os.getppid()) # From the caller itself: it may be dead before this line runs
+
+def caller_gone()->bool:
+    "Whether the process that started this worker is dead, so that nobody waits for an answer"
+    return os.getppid()!=_caller
+
+def _leave_with_caller(leave):
+    "A worker whose caller was killed leaves, even while its main thread hangs in a kernel"
+    while not caller_gone(): time.sleep(.5)
+    leave()

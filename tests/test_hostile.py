@@ -376,6 +376,23 @@ def test_kill_of_the_parent_leaves_no_process(tmp_path):
     assert not folder.exists()
     new.rmdir()
 
+def test_a_worker_outlives_no_caller_that_dies_while_it_starts(tmp_path):
+    module = Module(BOMB+'\n__global__ void k(int* y) { *y = bomb(); }') # Minutes of work
+    f = tmp_path/'run.py'
+    f.write_text(textwrap.dedent(f"""
+        import json, os, signal
+        from kernelrl._worker import Worker
+        w = Worker('kernelrl._compiler')
+        w.start()
+        w.p.stdin.write({(json.dumps({'module':module.to_dict(), 'names':['k'], 'arch':'sm_90'})+chr(10)).encode()!r}); w.p.stdin.flush()
+        print(w.p.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """))
+    p = subprocess.run([sys.executable,str(f)], capture_output=True, text=True, env={**os.environ, 'PYTHONPATH':str(Path(__file__).parent.parent)})
+    pid = int(p.stdout)
+    procs = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+    assert gone(procs, 20)==[]
+
 def test_a_generator_closed_early_leaves_nothing(tmp_path):
     with Judge('host', 'quick', Store(tmp_path/'s.sqlite'), secret='test') as j:
         before = {p.pid for p in workers()} # Of the other tests
