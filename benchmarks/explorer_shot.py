@@ -16,7 +16,7 @@ SETTINGS = {'apputils-extension/notification.jupyterlab-settings':{'fetchNews':'
 TRAIN = '''
 import sys, warnings, torch
 from kernelrl.core import Run
-from kernelrl.explorer import keeping_samples
+from kernelrl.follower import keeping_samples
 from kernelrl.judge import Judge, judge_all
 from kernelrl.leap import LeapConfig, Question, leap
 from kernelrl.lm import new_model, sized

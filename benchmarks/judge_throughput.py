@@ -1,14 +1,18 @@
 """How many programs a second the judge gets through, from text to verdict, and how that compares with building each with `load_inline`.
 
     python benchmarks/judge_throughput.py                    # on a GPU: writes data/benchmarks/judge_throughput.json
-    python benchmarks/judge_throughput.py --device host --programs 20 --inline 0 --out /tmp/t.json
+    python benchmarks/judge_throughput.py --resume           # the published way alone, if the rest of such a run is in the file
+    python benchmarks/judge_throughput.py --device host --programs 20 --inline 1 --out /tmp/t.json
 
 Ours: distinct programs of the zoo (and the load_inline programs below, translated) under `quick` with an empty store: trace, compile, correctness on the task's shapes, timing with an interval. The clock runs from the opening of the judge to
 the last verdict, so starting all workers is inside. /proc/locks is read many times a second to see how long the GPU was held, and by whom.
 
 The published way, after that, on load_inline programs of tests/inline_programs that were also among ours: all extensions built at the same time on all cores, each in its own folder; then one program after the other in a fresh process,
-as KernelBench evaluates on one GPU: the same seed for both models, 5 trials of allclose, 3 warm-up calls and 100 timed ones with CUDA events behind a clearing of L2, of the program and of the reference.
-`load_inline_ratio` is its seconds for a program over ours.
+as KernelBench evaluates on one GPU: the same seed for both models, 5 trials of allclose and, if all are right, 3 warm-up calls and 100 timed ones with CUDA events behind a clearing of L2, of the program and of the reference, since ours gives a speedup too.
+Then ours again on the same programs alone, with another empty store. `load_inline_ratio` is the published seconds for a program over ours on the same programs, each from nothing to the last answer, with the start of all processes; `load_inline_ratio_once_open` leaves out the
+opening of our judge, and `load_inline_ratio_many` takes our seconds from the first, long run, whose programs are mostly others. A program that is not built there counts with what was spent on trying.
+
+The file is written every ten seconds and after every program; `unfinished` names what is missing. On the host device nothing is fast and a program that needs a GPU is wrong: it shows that the script runs, and no ratio is given.
 """
 import json, os, subprocess, sys, tempfile, threading, time
 from collections import Counter
@@ -16,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
 import psutil
-from _common import Clock, options, result, save, say
+from _common import Clock, code, options, result, save, say
+from kernelrl._slow_inline import build_env, can_build, end_session
 from kernelrl.core import KernelRLError, cache_dir
 from kernelrl.judge import Judge, judge_many
 from kernelrl.program import Program
@@ -89,26 +94,34 @@ def self_check(device:str):
             if v.status not in want[v.program].split(): raise SystemExit(f'self-check: {v}')
     say('self-check: a right, a wrong and a broken program are told apart')
 
-def ours(pairs:list, device:str, clock:Clock, until:float, jobs:int|None)->tuple[dict,dict,list]:
+def ours(pairs:list, device:str, clock:Clock, until:float, jobs:int|None, keep=lambda *what: None)->tuple[dict,dict,list]:
     "Judge all pairs with an empty store; figures, what was seen, verdicts"
+    watch,got,last = Watch(),[],0.
+    watch.start()
     with tempfile.TemporaryDirectory() as top:
-        watch = Watch(); watch.start()
-        begun,got,last = time.monotonic(),[],0.
+        begun = time.monotonic()
         j = Judge(device, 'quick', Store(Path(top)/'s.sqlite'), jobs=jobs)
-        name = repr(j.bench.device)
-        opened = time.monotonic()-begun
-        for v in (many := judge_many(j, pairs, progress=False)):
-            got.append(v)
-            seconds = time.monotonic()-begun
-            if seconds-last>10: last = seconds; say(f'{len(got)}/{len(pairs)} verdicts, {len(got)/seconds:.1f} a second; {dict(Counter(x.status for x in got))}')
-            if clock.seconds>until: say('no time is left'); break
-        many.close(); j.close()
-        seen = watch.stop()
+        try:
+            name = repr(j.bench.device)
+            opened = seconds = time.monotonic()-begun
+            for v in (many := judge_many(j, pairs, progress=False)):
+                got.append(v)
+                seconds = time.monotonic()-begun
+                if seconds-last>10:
+                    last = seconds
+                    say(f'{len(got)}/{len(pairs)} verdicts, {len(got)/seconds:.1f} a second; {dict(Counter(x.status for x in got))}')
+                    keep(*_told(got, seconds, opened, name, j.jobs), got)
+                if clock.seconds>until: say('no time is left'); break
+            many.close()
+        finally: j.close()
+    figures,seen = _told(got, seconds, opened, name, j.jobs)
+    return figures,{**seen, **watch.stop()},got
+
+def _told(got:list, seconds:float, opened:float, name:str, jobs:int)->tuple[dict,dict]:
     stages = {k:[v.seconds[k] for v in got if k in v.seconds] for k in dict.fromkeys(k for v in got for k in v.seconds)}
-    seen |= {'device':name, 'opened_s':round(opened,2), 'jobs':j.jobs, 'status':dict(Counter(v.status for v in got)), 'stages':{k:{'sum_s':round(sum(x),2), 'median_s':round(float(np.median(x)),4), 'p95_s':round(float(np.quantile(x,.95)),4)} for k,x in stages.items()},
+    seen = {'device':name, 'opened_s':round(opened,2), 'jobs':jobs, 'status':dict(Counter(v.status for v in got)), 'stages':{k:{'sum_s':round(sum(x),2), 'median_s':round(float(np.median(x)),4), 'p95_s':round(float(np.quantile(x,.95)),4)} for k,x in stages.items()},
         'infra':[repr(v.reason) for v in got if v.status=='infra'][:20]}
-    figures = {'programs':len(got), 'seconds':round(seconds,2), 'verdicts_per_s':round(len(got)/seconds,2), 'verdicts_per_s_once_open':round(len(got)/(seconds-opened),2), 'infra':sum(v.status=='infra' for v in got), 'tasks':len({v.task_id for v in got}), 'right':sum(v.ok for v in got)}
-    return figures,seen,got
+    return {'programs':len(got), 'seconds':round(seconds,2), 'verdicts_per_s':round(len(got)/seconds,2), 'verdicts_per_s_once_open':round(len(got)/max(seconds-opened,1e-9),2), 'infra':sum(v.status=='infra' for v in got), 'tasks':len({v.task_id for v in got}), 'right':sum(v.ok for v in got)},seen
 
 # ---------------------------------------------------------------- the published way
 def child_build(req:dict):
@@ -140,7 +153,7 @@ def child_eval(req:dict)->dict:
             right += all(p.shape==q.shape and torch.allclose(p.to(torch.float64), q.to(torch.float64), atol=tol(p), rtol=tol(p)) for p,q in zip(as_list(a), as_list(b), strict=True))
         torch.manual_seed(42)
         xs = up(ref['get_inputs']())
-        ms = [_timed(m, xs, req['timed'], dev, sync) for m in models[::-1]]
+        ms = [_timed(m, xs, req['timed'], dev, sync) for m in models[::-1]] if right==req['trials'] else [None]*2
     return {'right':right, 'trials':req['trials'], 'ms':ms[0], 'reference_ms':ms[1]}
 
 def _timed(model, xs:list, n:int, dev:str, sync)->float: # Mean milliseconds
@@ -166,33 +179,96 @@ def child(what:str):
     out.write(json.dumps(a)); out.flush()
     os._exit(0)
 
-def _child(what:str, folder:Path, **req)->dict:
-    "One child process, its answer and its seconds"
+def _child(what:str, folder:Path, seconds:float, **req)->dict:
+    "One child process, its answer and its seconds; killed with all its compilers when it is late"
     t = time.monotonic()
-    env = {**os.environ, 'TORCH_EXTENSIONS_DIR':str(folder), 'TORCH_CUDA_ARCH_LIST':os.environ.get('TORCH_CUDA_ARCH_LIST','9.0')}
-    p = subprocess.run([sys.executable, __file__, '--child', what], input=json.dumps(req), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-    try: a = json.loads(p.stdout)
-    except ValueError: a = {'error':f'exit code {p.returncode}: {p.stderr[-300:]}'}
+    p = subprocess.Popen([sys.executable, __file__, '--child', what], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **build_env(folder, 2)}, start_new_session=True)
+    try:
+        said,log = p.communicate(json.dumps(req), timeout=max(0., seconds))
+        try: a = json.loads(said)
+        except ValueError: a = {'error':f'exit code {p.returncode}: {log[-300:]}'}
+    except subprocess.TimeoutExpired: a = {'error':f'no answer in {seconds:.0f} s'}
+    finally: # also after an interrupt
+        end_session(p.pid)
+        p.wait()
+        for f in (p.stdin,p.stdout,p.stderr): f.close()
     return {**a, 'seconds':time.monotonic()-t}
 
-def published(pairs:list[tuple[Task,Program]], device:str, clock:Clock, trials:int=5, timed:int=100)->tuple[dict,list]:
+BUILD_SECONDS,EVAL_SECONDS = 300.,180.
+
+def published(pairs:list[tuple[Task,Program]], device:str, clock:Clock, keep, trials:int=5, timed:int=100)->tuple[dict,list]: # No figures if it was cut short before anything was evaluated
     "Build all at once, evaluate one after the other"
-    cores = os.cpu_count() or 1
+    rows:list[dict] = []
     with tempfile.TemporaryDirectory() as top:
         t = time.monotonic()
-        with ThreadPoolExecutor(min(cores, len(pairs))) as pool: built = list(pool.map(lambda tp: _child('build', Path(top)/tp[1].name, text=tp[1].text), pairs))
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(pairs))) as pool: built = list(pool.map(lambda tp: _child('build', Path(top)/tp[1].name, min(BUILD_SECONDS, clock.left), text=tp[1].text), pairs))
         build = time.monotonic()-t
         say(f'{len(pairs)} extensions built in {build:.0f} s; failed: {sum("error" in b for b in built)}')
-        rows,t = [],time.monotonic()
         for (task,p),b in zip(pairs, built):
+            e = {'seconds':0.} if 'error' in b else _child('eval', Path(top)/p.name, min(EVAL_SECONDS, clock.left), text=p.text, task=task.source, device='cpu' if device=='host' else device, trials=trials, timed=timed)
             if clock.over: say('no time is left for the rest'); break
-            e = {'seconds':0.} if 'error' in b else _child('eval', Path(top)/p.name, text=p.text, task=task.source, device=device, trials=trials, timed=timed)
-            rows.append({'program':p.name, 'task':task.name, 'build_s':round(b['seconds'],2), 'eval_s':round(e.pop('seconds'),2), **({'error':b['error']} if 'error' in b else e)})
+            rows.append({'program':p.name, 'id':p.id, 'task':task.name, 'build_s':round(b['seconds'],2), 'eval_s':round(e.pop('seconds'),2), **({'error':b['error']} if 'error' in b else e)})
             say(rows[-1])
-        evals = time.monotonic()-t
-    n = len(rows)
-    if not n: return {},rows
-    return {'inline_programs':n, 'inline_right':sum(r.get('right')==trials for r in rows), 'inline_build_s':round(build,1), 'inline_eval_s':round(evals,1), 'inline_s_per_program':round(build/len(pairs)+evals/n,3)},rows
+            keep(_spent(rows, build, len(pairs), trials), rows)
+    return _spent(rows, build, len(pairs), trials),rows
+
+def _spent(rows:list[dict], build:float, of:int, trials:int)->dict:
+    evals = sum(r['eval_s'] for r in rows)
+    return {'inline_programs':len(rows), 'inline_right':sum(r.get('right')==trials for r in rows), 'inline_failed':sum('error' in r for r in rows), 'inline_build_s':round(build,1), 'inline_eval_s':round(evals,1), 'inline_s_per_program':round(build/of+evals/len(rows),3)} if rows else {}
+
+class Report:
+    "What is known so far; written whenever there is more"
+    def __init__(self, a):
+        self.a,self.figures,self.seen,self.device = a,{},{},''
+        self.rows:dict[str,dict] = {} # By program
+        self.parts = ['ours','same','published'] if a.inline else ['ours'] # That are missing
+        self.command = f'python benchmarks/judge_throughput.py --programs {a.programs} --inline {a.inline}'
+    def resumed(self)->bool:
+        "Take our part from the file, if the same code wrote it and it came to its end"
+        old = json.loads(self.a.out.read_text()) if self.a.resume and self.a.out.exists() else {}
+        if (old.get('code'),old.get('command'))!=(code(),self.command) or {'ours','same'}&set(old['unfinished']):
+            if self.a.resume: say(f'{self.a.out.name} holds nothing that this code and command wrote to its end: all is measured anew')
+            return False
+        self.parts = ['published']*bool(self.a.inline)
+        self.figures,self.seen,self.device = {k:v for k,v in old['figures'].items() if 'inline' not in k},old['seen'],old['device']
+        self.rows = {r['id']:{k:r[k] for k in ('program','id','task','status','ours_s')} for r in old['rows'] if 'ours_s' in r}
+        return True
+    def add(self, figures:dict, rows:list[dict]=(), ends:str=''):
+        self.figures |= figures
+        self.parts = [k for k in self.parts if k!=ends]
+        for r in rows: self.rows.setdefault(r['id'], {}).update(r)
+    def write(self):
+        save(self.a.out, result(self.device, self.command, 'quick, empty store, from opening the judge to the last verdict; published way: builds in parallel on all cores, then 5 x allclose and 100 timed calls in a fresh process each',
+            self.a.seeds, self.figures, list(self.rows.values()), seen=self.seen, code=code(), unfinished=self.parts))
+
+def ours_part(r:Report, a, clock:Clock, inline:list):
+    "All programs, then those of the published way alone"
+    ids = {p.id for _,p in inline}
+    def keep(figures, seen, got):
+        r.device,r.seen = f'{seen.pop("device")}, {os.cpu_count()} cores',seen
+        r.add(figures, [{'program':v.program, 'id':v.program_id, 'task':v.task, 'status':v.status, 'ours_s':round(sum(x for k,x in v.seconds.items() if k!='alone'),3)} for v in got if v.program_id in ids])
+        r.write()
+    pairs = distinct(a.programs, a.seeds, inline)
+    say(f'{len(pairs)} programs on {len({t.id for t,_ in pairs})} tasks')
+    keep(*ours(pairs, a.device, clock, a.limit_seconds*(.4 if inline else .95), a.jobs, keep))
+    r.add({}, ends='ours')
+    if inline:
+        same,seen,got = ours(inline, a.device, clock, a.limit_seconds*.5, a.jobs)
+        r.seen['same_programs'] = seen
+        if len(got)==len(inline): r.add({'same_right':same['right'], 'same_s':same['seconds'], 'same_once_open_s':round(same['seconds']-seen['opened_s'],2)}, ends='same')
+    r.write()
+
+def published_part(r:Report, a, clock:Clock, inline:list):
+    "The published way, and the ratios once it is through"
+    if why := can_build(a.device=='cuda'): return say(f'{why}: the published way is left out')
+    def keep(figures, rows): r.add(figures, rows); r.write()
+    r.add(*published(inline, a.device, clock, keep))
+    f = r.figures
+    if f.get('inline_programs')==len(inline): r.add({}, ends='published')
+    if not r.parts and a.device=='cuda':
+        s = f['inline_s_per_program']
+        r.add({'load_inline_ratio':round(s*len(inline)/f['same_s'],1), 'load_inline_ratio_once_open':round(s*len(inline)/f['same_once_open_s'],1), 'load_inline_ratio_many':round(s*f['verdicts_per_s'],1)})
+    r.write()
 
 def main():
     p = options(__doc__, 'judge_throughput', 540)
@@ -200,33 +276,17 @@ def main():
     p.add_argument('--programs', type=int, default=1040)
     p.add_argument('--seeds', type=int, nargs='+', default=[1,2,3,4,5], help='of the zoo')
     p.add_argument('--jobs', type=int, default=None)
-    p.add_argument('--inline', type=int, default=8, help='load_inline programs that are also built; 0 leaves that out')
+    p.add_argument('--inline', type=int, default=16, help=f'load_inline programs that are also built, at most {len(INLINE)}; 0 leaves that out')
+    p.add_argument('--resume', action='store_true', help='take our part from the file given by --out, if the same code wrote it')
     p.add_argument('--child', choices=['build','eval'], help='(used by the script itself)')
     a = p.parse_args()
     if a.child: return child(a.child)
-    clock,inline = Clock(a.limit_seconds),inline_programs(INLINE[:a.inline])
-    self_check(a.device)
-    pairs = distinct(a.programs, a.seeds, inline)
-    say(f'{len(pairs)} programs on {len({t.id for t,_ in pairs})} tasks')
-    figures,seen,got = ours(pairs, a.device, clock, a.limit_seconds*(.55 if inline else .95), a.jobs)
-    names = {p.name for _,p in inline}
-    rows = [{'program':v.program, 'task':v.task, 'status':v.status, 'ours_s':round(sum(x for k,x in v.seconds.items() if k!='alone'),3)} for v in got if v.program in names]
-    kinds = seen.pop('device')
-    write = lambda: save(a.out, result(f'{kinds}, {os.cpu_count()} cores', f'python benchmarks/judge_throughput.py --programs {a.programs} --inline {a.inline}', 'quick, empty store, from opening the judge to the last verdict; published way: builds in parallel on all cores, then 5 x allclose and 100 timed calls in a fresh process each',
-        a.seeds, figures, rows, seen=seen))
-    write() # Kept if the rest does not come to its end
-    if inline and (why := _cannot(a.device)): say(f'{why}: the published way is left out')
-    elif inline:
-        more,theirs = published(inline, a.device, clock)
-        figures |= more
-        if more: figures['load_inline_ratio'] = round(more['inline_s_per_program']*figures['verdicts_per_s'], 1)
-        by = {r['program']:r for r in theirs}
-        rows = [{**r, **by.pop(r['program'], {})} for r in rows]+list(by.values())
-        write()
-
-def _cannot(device:str)->str:
-    from kernelrl._slow_inline import can_build
-    return can_build() if device=='cuda' else 'the host device builds no extensions'
+    clock,inline,r = Clock(a.limit_seconds),inline_programs(INLINE[:a.inline]),Report(a)
+    if r.resumed(): say(f'ours is taken from {a.out.name}: {r.figures}')
+    else:
+        self_check(a.device)
+        ours_part(r, a, clock, inline)
+    if inline: published_part(r, a, clock, inline)
 
 if __name__=='__main__':
     try: main()

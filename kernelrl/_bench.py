@@ -9,11 +9,15 @@ from kernelrl._fresh import marks_of
 from kernelrl._pools import LATE, Cases, Infra, Pool, Stopped, scratch_dir
 from kernelrl._worker import WorkerDied, WorkerTimeout
 from kernelrl.core import Finding, KernelRLError, derive_seed, digest
-from kernelrl.device import CompileError, Cubin, Device
-from kernelrl.host import Unsupported, compile_host, find_compiler, run_host
+from kernelrl.device import Device
+from kernelrl.eager import OpCost
+from kernelrl.host import Unsupported, compile_host, run_host
 from kernelrl import timing as T
+from kernelrl.nvrtc import CompileError, Cubin
 from kernelrl.program import Plan, Program
-from kernelrl.task import OpCost, Signature
+from kernelrl.roofline import GPU, GPUS, estimate, estimate_eager, estimate_speedup, faster_than_physics, floor_ms
+from kernelrl.task import Signature
+from kernelrl.toolchain import find_compiler
 from kernelrl.trace import trace
 from kernelrl.verdict import Store
 from kernelrl.verify import Check, ErrorReport, Protocol
@@ -109,6 +113,7 @@ class Bench:
 
     def _ask_compiler(self, request:dict)->dict:
         "The program is to blame for a source that takes too long, or that ends two compilers; for anything else we are"
+        assert self.compilers is not None # Who asks has seen that NVRTC is here
         with self.compilers.take() as w:
             for again in (False,True):
                 try: a = w.call(request, COMPILE_SECONDS)
@@ -129,10 +134,10 @@ class Bench:
         reads = sum(s.nbytes for s in (*sig.inputs,*sig.params) if s.value is None and not (gathers and 'float' in s.dtype))
         return reads,sum(s.nbytes for s in sig.outputs)
 
-    def floor(self, task, spec:'T.GPU')->float:
+    def floor(self, task, spec:GPU)->float:
         "Milliseconds that any program needs"
         reads,writes = self.once(('traffic',task.id), lambda: self.must_move(task))
-        return T.floor_ms(reads, writes, 0., spec)
+        return floor_ms(reads, writes, 0., spec)
 
     def distributions(self, task)->tuple[str,...]:
         "The task's input distributions under which its reference stays finite"
@@ -187,16 +192,19 @@ class CudaBench(Bench):
         super().__init__(store, jobs, 'cuda')
         self.launchers = Pool('kernelrl._launcher', launchers)
         self.device = Device.from_dict(self.launchers.call({'op':'device'}, 120.)['device'])
-        self._room,self._used = threading.Condition(),0
+        self._room,self._used,self._line = threading.Condition(),0,list[object]()
         self._capacity = max(self.device.memory_bytes*9//10-launchers*(10<<30), self.device.memory_bytes//2)
 
     @contextlib.contextmanager
     def room(self, plan:Plan):
-        "Wait until the device has room for a plan beside those of others"
-        need = min(2*sum(b.nbytes for b in plan.buffers), self._capacity)
+        "Wait in line until the device has room for a plan beside those of others"
+        need,turn = min(2*sum(b.nbytes for b in plan.buffers), self._capacity),object()
         with self._room:
-            self._room.wait_for(lambda: self.stopping.is_set() or self._used+need<=self._capacity)
+            self._line.append(turn) # Who comes first is first: small plans may not keep a large one waiting for ever
+            self._room.wait_for(lambda: self.stopping.is_set() or self._line[0] is turn and self._used+need<=self._capacity)
+            self._line.remove(turn)
             self._used += need
+            self._room.notify_all()
         try: yield
         finally:
             with self._room: self._used -= need; self._room.notify_all()
@@ -265,7 +273,7 @@ class CudaBench(Bench):
         spec = gpu_named(gpu)
         if spec:
             out.floor_ms = self.floor(task, spec)
-            out.add(f for f in [T.faster_than_physics(out.timings['candidate'], out.floor_ms)] if f)
+            out.add(f for f in [faster_than_physics(out.timings['candidate'], out.floor_ms)] if f)
 
     def _beside(self, out:Timed, rounds:list[dict], A:list, name:str, gpu:str):
         "With a warm cache, against eager PyTorch as called, and whether each alone gives the same ratio"
@@ -292,7 +300,7 @@ class HostBench(Bench):
     SAMPLE = 48 # Blocks of the timed shape whose traffic is counted
     def __init__(self, store:Store, jobs:int, gpu:str):
         spec = gpu_named(gpu)
-        if not spec: raise KernelRLError(f'gpu {gpu!r}: not in the table; choose one of {", ".join(T.GPUS)}')
+        if not spec: raise KernelRLError(f'gpu {gpu!r}: not in the table; choose one of {", ".join(GPUS)}')
         self.spec = spec
         find_compiler()
         super().__init__(store, jobs, 'cpu')
@@ -348,8 +356,8 @@ class HostBench(Bench):
         if r.status!='ok': raise Failed(next((f for f in r.findings if f.severity=='error'), Finding(r.status, r.message)))
         ops = self.once(('ops',task.id), lambda: [OpCost.from_dict(o) for o in self.ask(task, {'op':'ops','shape':0})['ops']])
         regs = max((x.registers for c in built['cubins'] for x in c.resources), default=None)
-        out.timings = {'candidate':T.estimate(r.traffic, self.spec, regs, flops=sum(o.flops for o in ops)), 'eager_graph':T.estimate_eager(ops, self.spec)}
-        out.speedups = (T.estimate_speedup(r.traffic, ops, self.spec, regs),)
+        out.timings = {'candidate':estimate(r.traffic, self.spec, regs, flops=sum(o.flops for o in ops)), 'eager_graph':estimate_eager(ops, self.spec)}
+        out.speedups = (estimate_speedup(r.traffic, ops, self.spec, regs),)
         out.floor_ms = self.floor(task, self.spec)
         out.add([Finding('estimated', f'speed estimated for {self.device.name} from traffic counted on {sum(t.sampled for t in r.traffic)} of {sum(t.blocks for t in r.traffic)} blocks', severity='note')])
         return out
@@ -376,6 +384,6 @@ def _versions(*packages:str)->list[str]:
         except md.PackageNotFoundError: pass
     return out
 
-def gpu_named(name:str)->'T.GPU|None':
+def gpu_named(name:str)->GPU|None:
     "The entry of the GPU table for a device's name"
-    return next((g for k,g in T.GPUS.items() if k in name.replace(' ','')), None)
+    return next((g for k,g in GPUS.items() if k in name.replace(' ','')), None)

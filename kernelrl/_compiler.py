@@ -2,7 +2,7 @@
 import os, resource
 from kernelrl._worker import serve
 from kernelrl.core import KernelRLError
-from kernelrl.device import CompileError, compile_module
+from kernelrl.nvrtc import CompileError, compile_module
 from kernelrl.program import Module
 
 def handle(req:dict)->dict:

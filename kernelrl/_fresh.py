@@ -80,6 +80,7 @@ class Fresh:
                 raise MemoryError(f'{b.nbytes/2**30:.1f} GiB for a second copy of {b.name} do not fit on the device') from None
             runtime.memcpy(p, memory.ptr(i), b.nbytes, 3)
             self.kept.append((k, i, p))
+        runtime.deviceSynchronize() # The copies are on the default stream, for which ours does not wait
     def __call__(self, fresh:int):
         "Queue new values for all of them"
         for k,i,p in self.kept:
@@ -99,7 +100,7 @@ class Fresh:
 def functions(arch:str)->dict: # Kind -> kernel
     "Compile and load the kernels"
     from cupy.cuda import function
-    from kernelrl.device import compile_module
+    from kernelrl.nvrtc import compile_module
     from kernelrl.program import Module
     names = [f'fresh_{k}' for k in KINDS.values()]
     cubin,m = compile_module(Module(SOURCE), names, arch),function.Module()

@@ -9,8 +9,10 @@ from kernelrl import _arrays, _fresh, device as D
 from kernelrl._pools import LATE
 from kernelrl._worker import serve
 from kernelrl.core import Finding
+from kernelrl.nvrtc import Cubin
 from kernelrl.program import Plan
-from kernelrl.task import Reference, Task
+from kernelrl.reference import Reference
+from kernelrl.task import Task
 from kernelrl.timing import bench, resolution
 
 class State:
@@ -35,7 +37,7 @@ def _load(req:dict)->D.Loaded:
     if S.key!=key:
         if S.loaded: S.loaded.free()
         S.loaded = S.key = None
-        S.loaded = D.Loaded(plan, [D.Cubin.from_dict(c) for c in req['cubins']])
+        S.loaded = D.Loaded(plan, [Cubin.from_dict(c) for c in req['cubins']])
         S.key = key
     assert S.loaded
     return S.loaded
@@ -46,7 +48,7 @@ def _unload():
     "Give large buffers back: a neighbour may need the room"
     if S.loaded and sum(b.nbytes for b in S.loaded.plan.buffers)>LARGE: S.loaded.free(); S.loaded = S.key = None
 
-def device(req): return {'device':S.gpu.to_dict()}
+def device(req:dict)->dict: return {'device':S.gpu.to_dict()}
 
 @contextlib.contextmanager
 def on_gpu(seconds:float, alone:bool=False):
@@ -58,7 +60,7 @@ def on_gpu(seconds:float, alone:bool=False):
         try: yield idle
         finally: t.cancel()
 
-def run(req):
+def run(req:dict)->dict:
     "Run a Plan on the same inputs with different poison; equal outputs are written once"
     t = time.perf_counter()
     loaded,inputs = _load(req),_arrays.load(req['inputs'])
@@ -103,7 +105,7 @@ def _baseline(req:dict):
     S.baselines[key] = {'eager':eager, **({} if why else {'eager_graph':replay})}, keep, why
     return S.baselines[key]
 
-def timed(req):
+def timed(req:dict)->dict:
     "One process's share of a timing: ABBA rounds of the candidate and the baseline; then, if asked, each alone, warm, and eager PyTorch as called"
     t = time.perf_counter()
     S.key = None # a fresh copy: new addresses, and nothing that an earlier run left in `__device__` variables
@@ -143,7 +145,8 @@ def timed(req):
     anew.back()
     found = m.broken_guards()+m.changed(inputs)
     seen = [[req['fresh'][k], _arrays.save(Path(f'{req["path"]}.{k}'), _shaped(plan, copies[k].download()))] for k in taken]
-    for c in (anew, *copies): c.free()
+    anew.free()
+    for c in copies: c.free()
     return {'bench':b.to_dict(), **beside, 'marks':seen, 'found':[f.to_dict() for f in found], 'uncapturable':why, 'held':held, 'seconds':time.perf_counter()-t}
 
 def _beside(clock, ours, theirs, eager, n:int)->dict:

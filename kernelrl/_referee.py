@@ -6,7 +6,9 @@ from kernelrl import _arrays
 from kernelrl._worker import serve
 from kernelrl.core import KernelRLError
 from kernelrl.device import gpu_lock
-from kernelrl.task import Reference, Task, eager_ops
+from kernelrl.eager import eager_ops
+from kernelrl.reference import Reference
+from kernelrl.task import Task
 from kernelrl.verify import Check, verify_one
 
 _held = False

@@ -3,7 +3,7 @@ the sweep is over or was killed, whatever still runs here is killed too. `python
 import json, os, queue, sys, threading, time
 from pathlib import Path
 
-def main():
+def main()->None:
     out = os.fdopen(os.dup(1), 'w', buffering=1)
     os.dup2(2, 1)   # Nothing else may write to the line of answers
     jobs:queue.Queue[dict] = queue.Queue()

@@ -4,7 +4,7 @@ Everything here is local and cautious: `None` means "cannot be told from the tex
 """
 import ast, functools, itertools, math, re
 from dataclasses import dataclass
-from typing import Any, Iterable
+from typing import Any, Iterable, TypeVar
 from kernelrl.program import Plan, cuda_strings, parse_cuda
 
 VECTOR = {f'{t}{n}':(t if t!='uint' else 'unsigned int', n) for t in ('float','int','uint','double') for n in (2,4)}
@@ -12,6 +12,14 @@ SIZES = {'float':4,'int':4,'unsigned int':4,'unsigned':4,'double':8,'half':2,'__
     **{v:n*(8 if t=='double' else 4) for v,(t,n) in VECTOR.items()}, 'half2':4, '__half2':4, '__nv_bfloat162':4, 'float3':12}
 PRAGMA = re.compile(r'#[ \t]*pragma[ \t]+unroll[^\n]*') # Blanked out for the parser, which does not take one as the body of a loop
 _INF = math.inf
+T = TypeVar('T')
+
+def all_known(values:Iterable[T|None])->list[T]|None:
+    "The values, or None when one of them is"
+    out,n = [],0
+    for n,v in enumerate(values, 1):
+        if v is not None: out.append(v)
+    return out if len(out)==n else None
 
 def walk(node, *kinds:str):
     "All nodes of these kinds at and below `node`, in order of their text"
@@ -192,7 +200,7 @@ class Function:
         if t=='field_expression': return self._builtin(text(node))
         if t=='cast_expression': return v(node.child_by_field_name('value'))
         if t=='unary_expression' and text(node)[0]=='-': a = v(node.child_by_field_name('argument')); return Value(-a.hi, -a.lo, a.step)
-        if t=='unary_expression' and text(node)[0]=='~': a = v(node.child_by_field_name('argument')).const; return _lit(~a) if a is not None else ANY
+        if t=='unary_expression' and text(node)[0]=='~': n = v(node.child_by_field_name('argument')).const; return _lit(~n) if n is not None else ANY
         if t=='binary_expression': return _binary(text(node.child_by_field_name('operator')), v(node.child_by_field_name('left')), v(node.child_by_field_name('right')))
         if t=='conditional_expression':
             a,b = v(node.child_by_field_name('consequence')),v(node.child_by_field_name('alternative'))
@@ -219,8 +227,7 @@ class Function:
         if ds: return ANY
         if name in self.written: return ANY
         if name in self.params and (k := self.known_divisor(name, node)): # Only launches that come here count
-            vs = [a.value for _,a in self.arguments(name) if type(a.value) is int and a.value%k==0]
-            v = span_of(vs)
+            v = span_of(a.value for _,a in self.arguments(name) if type(a.value) is int and a.value%k==0)
             return Value(v.lo, v.hi, v.step*k//math.gcd(v.step,k) if v.step else k)
         if name in self.params: return span_of(a.value for _,a in self.arguments(name)) if all(type(a.value) is int for _,a in self.arguments(name)) else ANY
         if name in self.templates:
@@ -302,7 +309,7 @@ class Function:
         ds = self.declared.get(text(node), []) if t=='identifier' else []
         return self._breaks(ds[0][2], k, depth+1) if len(ds)==1 and ds[0][2] is not None and text(node) not in self.written and self._loop_of(text(node), node) is None else ''
     def _element(self, node, size:int, depth:int)->tuple[bool|None,str]:
-        idx = []
+        idx:list = []
         while node.type=='subscript_expression':
             idx.insert(0, node.child_by_field_name('indices').named_children[0])
             node = peel(node.child_by_field_name('argument'))
@@ -319,9 +326,11 @@ class Function:
         if size_of is None: return None,f'{elem} has no known size'
         m = re.search(r'(?:__align__|alignas)\s*\(\s*(\d+)\s*\)', text(decl))
         base = max(int(m[1]) if m else 1, size_of)
-        stride,steps = size_of,[]
+        stride = size_of
+        steps:list[int] = []
         for s in reversed(sizes):
             steps.insert(0, stride)
+            if s is None: break # extern __shared__ T name[]: only the first dimension has no size, and no step needs it
             n = self.value(s).const
             if n is None: return None,f'the size {text(s)} is not a known number'
             stride *= n
@@ -429,6 +438,7 @@ class HostCall:
     grid:tuple[int,int]
     block:tuple[int,int]
     args:tuple[int,int]
+    given:list[ast.expr] # The arguments of the kernel
 
 class Source:
     "A program's text with its syntax trees; `plans` are its traces, where they are known"
@@ -499,7 +509,8 @@ class Source:
         return out
     def _may_launch(self, expr:ast.AST, seen:frozenset=frozenset())->set[str]:
         "Names of kernels that an expression may stand for"
-        out,known = set(),{k.name for k in self.kernels}
+        out:set[str] = set()
+        known = {k.name for k in self.kernels}
         if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr=='get_function': return self._may_launch(expr.args[0], seen) if expr.args else out
         for n in ast.walk(expr):
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr=='get_function' and n is not expr: return set().union(*(self._may_launch(m, seen) for m in ast.walk(expr) if isinstance(m, ast.Call) and isinstance(m.func, ast.Attribute) and m.func.attr=='get_function'))
@@ -517,16 +528,16 @@ class Source:
         for c in ast.walk(forward) if forward else ():
             if not isinstance(c, ast.Call) or len(c.args)<3 or not isinstance(c.args[2], ast.Tuple): continue
             ks = self._may_launch(c.func)
-            if ks: out.append(HostCall(c, ks, self.span(c.func), *(self.span(a) for a in c.args[:3])))
+            if ks: out.append(HostCall(c, ks, self.span(c.func), self.span(c.args[0]), self.span(c.args[1]), self.span(c.args[2]), c.args[2].elts))
         return out
     def calls_of(self, kernel:str)->list[HostCall]|None: # None when a launch may go either way
         "The launches of one kernel in `forward`"
         calls = [c for c in self.host_calls if kernel in c.kernels]
         return calls if calls and all(c.kernels=={kernel} for c in calls) else None
-    def bound_once(self, name:str)->ast.AST|None:
+    def bound_once(self, name:str)->ast.expr|None:
         "The one value that a Python name is bound to"
         v = self._bindings.get(name, [])
-        return v[0] if len(v)==1 and not isinstance(v[0], ast.FunctionDef) else None
+        return v[0] if len(v)==1 and isinstance(v[0], ast.expr) else None
 
 def line_at(src:'Source', a:int)->tuple[int,int]: # Of the line around byte a, newline included
     return src.data.rfind(b'\n', 0, a)+1, (src.data.find(b'\n', a)+1 or len(src.data))

@@ -60,7 +60,7 @@ class Worker:
         "How the worker ended and the end of its log"
         p = self.p
         if p is None: return WorkerDied('it was stopped')
-        try: p.wait(2)
+        try: p.wait(15) # Its pipe closes at once, but one that leaves a kernel behind on a GPU takes seconds to end; its code says why it did
         except subprocess.TimeoutExpired: pass
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell()-2000))

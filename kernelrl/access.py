@@ -6,12 +6,12 @@
 __all__ = ['ACCESS', 'padding_off', 'shared_bytes', 'padding_on', 'vector_off', 'neighbours', 'vector_on', 'pack_off', 'pack_on',
            'hint_off', 'hint_on']
 
-# %% ../nbs/14a_access.ipynb #49d1dc58
+# %% ../nbs/14a_access.ipynb #c66a24c1
 import itertools, re
 import numpy as np
 from typing import Any, Iterator
 from .transforms import Condition, Edit, Site, Transform, no_alias, rule, site_at, swap
-from ._syntax import SIZES, VECTOR, Function, Source, atom, infix, parenthesise, parents, peel, pure, squeeze, text, walk
+from ._syntax import SIZES, VECTOR, Function, Source, all_known, atom, infix, parenthesise, parents, peel, pure, squeeze, text, walk
 
 # %% ../nbs/14a_access.ipynb #24b7a0dc
 ACCESS:dict[tuple[str,str],Transform] = {}
@@ -66,7 +66,7 @@ def padding_off(src:Source)->Iterator[Site]:
             if plain is None or width is None: continue
             yield site_at(fn, fn.at(last), [swap(fn, last, plain)], [_inside(fn, name, len(sizes), width)], tile=name, width=width)
 
-# %% ../nbs/14a_access.ipynb #1d87288a
+# %% ../nbs/14a_access.ipynb #c4d29289
 def _lanes(fn:Function, node, depth:int=0)->bool:
     "Does this expression change from one lane to the next?"
     for n in walk(node, 'field_expression','identifier'):
@@ -78,8 +78,8 @@ def shared_bytes(fn:Function)->int|None: # None when a size is unknown
     "Static shared memory that a function declares"
     total = 0
     for _,elem,sizes,_ in _tiles(fn):
-        ns = [fn.value(s).const for s in sizes]
-        if None in ns or elem not in SIZES: return None
+        ns = all_known(fn.value(s).const for s in sizes)
+        if ns is None or elem not in SIZES: return None
         total += SIZES[elem]*int(np.prod(ns))
     return total
 
@@ -88,13 +88,13 @@ def padding_on(src:Source)->Iterator[Site]:
     "Pad the rows of a shared tile by one word"
     for fn in src.functions:
         for name,elem,sizes,decl in _tiles(fn):
-            ns = [fn.value(s).const for s in sizes]
-            if len(sizes)<2 or None in ns or SIZES.get(elem)!=4 or ns[-1]%32: continue
+            ns = all_known(fn.value(s).const for s in sizes)
+            if len(sizes)<2 or ns is None or SIZES.get(elem)!=4 or ns[-1]%32: continue
             uses,now = _uses(fn, name, len(sizes)),shared_bytes(fn)
             bad = next((h for k in ('whole','address') for _,h in uses if h==k), None)
             column = next((i for i,h in uses if h=='element' and any(_lanes(fn, k) for k in i[:-1]) and not _lanes(fn, i[-1])), None)
             more = None if now is None else now+4*int(np.prod(ns[:-1]))
-            ok,why = {'whole':(False, 'is read as a vector, or handed on with its row length'), 'address':(None, 'has the address of an element taken')}.get(bad, (True, 'is only used element by element'))
+            ok,why = {'whole':(False, 'is read as a vector, or handed on with its row length'), 'address':(None, 'has the address of an element taken')}.get(bad or '', (True, 'is only used element by element'))
             conds = [Condition(f'elements_only({name})', ok, f'{name} {why}'),
                 Condition('smem_le(48 KB)', None if more is None else more<=48<<10, f'{more} bytes' if more else 'a size is not a number in the text'),
                 Condition(f'column_access({name})', column is not None, f'{name}'+''.join(f'[{squeeze(text(k))}]' for k in column)+' walks down a column' if column else 'every access runs along a row', 'performance')]
@@ -154,7 +154,7 @@ def vector_off(src:Source)->Iterator[Site]:
                 new = f'make_{vec}('+', '.join(element(k) for k in range(w))+')'
                 yield site_at(fn, fn.at(n), [swap(fn, n, new)], cond, vector=vec, access='load')
 
-# %% ../nbs/14a_access.ipynb #ad26c4da
+# %% ../nbs/14a_access.ipynb #d416514d
 def _offset(node)->tuple[str,int]: # a + 3 -> ('a', 3)
     node = peel(node)
     if node.type=='number_literal' and text(node).isdigit(): return '',int(text(node))
@@ -162,7 +162,7 @@ def _offset(node)->tuple[str,int]: # a + 3 -> ('a', 3)
     if op=='+' and text(r).isdigit(): return squeeze(text(l)),int(text(r))
     return squeeze(text(node)),0
 
-def neighbours(fn:Function, nodes:list)->tuple[str,Any]|None: # (element type, first node)
+def neighbours(fn:Function, nodes:list)->tuple[str|None,Any]|None: # (element type if it is known, first node)
     "Do these subscripts name consecutive elements in memory?"
     nodes = [peel(n) for n in nodes]
     if any(n.type!='subscript_expression' for n in nodes): return None
@@ -185,7 +185,7 @@ def _address(first, vec:str, const:str)->str: # The vector that starts at an ele
         if k := re.fullmatch(r'[24] \* (\w+|\(.*\))', i): return f'{m[2]}[{k[1]}]'
     return f'*reinterpret_cast<{const}{vec}*>('+(f'{text(base)} + {i}' if base.type=='identifier' and i!='0' else text(base) if i=='0' else f'&{text(first)}')+')'
 
-# %% ../nbs/14a_access.ipynb #f10d1b4f
+# %% ../nbs/14a_access.ipynb #76b6e7cc
 @rule('vector', 'optimise', ACCESS)
 def vector_on(src:Source)->Iterator[Site]:
     "Join neighbouring loads or stores into a vector access"
@@ -199,26 +199,45 @@ def vector_on(src:Source)->Iterator[Site]:
             yield site_at(fn, fn.at(c), [swap(fn, c, _address(near[1], vec, 'const '))], [_aligned(fn, near[1], SIZES[vec])], vector=vec, access='load')
         for block in fn.nodes('compound_statement'): yield from _stores(fn, block)
 
+def _assignment(stmt): # None when the statement is something else
+    "The `left = right` of a statement"
+    a = stmt.named_children[0] if stmt.type=='expression_statement' and stmt.named_children else None
+    return a if a is not None and a.type=='assignment_expression' and infix(a)[1]=='=' else None
+
+def _run(fn:Function, assign:list)->tuple[int,str,Any]|None: # (how many, vector type, first place)
+    "The assignments to neighbours with which a list begins, if they fill a vector"
+    for w in (4,2):
+        if len(assign)<w or None in assign[:w]: continue
+        near = neighbours(fn, [a.child_by_field_name('left') for a in assign[:w]])
+        vec = next((v for v,(e,n) in VECTOR.items() if near and e==near[0] and n==w), None)
+        if near and vec: return w,vec,near[1]
+    return None
+
+def _array(fn:Function, first)->str: # p[i], (p)[i] and reinterpret_cast<float*>(p + k)[i] -> p
+    "The array into which a subscript goes"
+    while first.type=='subscript_expression': first = peel(first.child_by_field_name('argument'))
+    names = [text(n) for n in walk(first, 'identifier')]
+    return next((n for n in names if fn.in_memory(n)), names[-1])
+
+def _independent(fn:Function, base:str, values:list[str])->Condition:
+    "Are the later values read from elsewhere than the array that is stored to?"
+    read = {n for v in values for n in re.findall(r'\b(\w+)\s*\)?\s*\[', v)}
+    same = next((n for n in sorted(read) if n==base or any(a.buffer is not None and a.buffer==b.buffer for (_,a),(_,b) in zip(fn.arguments(n), fn.arguments(base)))), None)
+    return Condition(f'independent({base})', same is None, 'no later value is read from where an earlier one was stored' if same is None else f'a later value is read from {same}, which is where an earlier one was stored')
+
 def _stores(fn:Function, block)->Iterator[Site]:
     "Runs of four (or two) assignments to neighbours"
     parts = [c for c in block.named_children if c.type!='comment']
-    first = lambda c: c.named_children[0] if c.type=='expression_statement' and c.named_children else None
-    assign = [a if infix(a := first(c))[1]=='=' and a.type=='assignment_expression' else None for c in parts]
+    assign = [_assignment(c) for c in parts]
     i = 0
     while i<len(parts):
-        for w in (4,2):
-            run = assign[i:i+w]
-            near = neighbours(fn, [a.child_by_field_name('left') for a in run]) if len(run)==w and all(run) else None
-            vec = next((v for v,(e,n) in VECTOR.items() if near and e==near[0] and n==w), None)
-            if vec: break
-        else: i += 1; continue
-        values,first = [text(a.child_by_field_name('right')) for a in run],near[1]
-        base = re.match(r'\w+', text(first))[0]
-        conds = [_aligned(fn, first, SIZES[vec]), Condition(f'independent({base})', not any(re.search(rf'\b{base}\s*\[', v) for v in values[1:]), 'no later value is read from where an earlier one was stored')]
-        whole = [c for c in parts if c.type=='declaration' and re.match(rf'const {vec} (\w+) =', text(c))]
-        name = whole[0] and re.match(rf'const {vec} (\w+) =', text(whole[0]))[1] if len(whole)==1 and len(parts)==w+1 else None
-        if name and values==[f'{name}.{"xyzw"[k]}' for k in range(w)]: # What `simplify` made
-            v = text(next(walk(whole[0], 'init_declarator')).child_by_field_name('value'))
+        if (run := _run(fn, assign[i:])) is None: i += 1; continue
+        w,vec,first = run
+        values = [text(a.child_by_field_name('right')) for a in assign[i:i+w]]
+        conds = [_aligned(fn, first, SIZES[vec]), _independent(fn, _array(fn, first), values[1:])]
+        whole = [(c,m[1]) for c in parts if c.type=='declaration' and (m := re.match(rf'const {vec} (\w+) =', text(c)))]
+        if len(whole)==1 and len(parts)==w+1 and values==[f'{whole[0][1]}.{"xyzw"[k]}' for k in range(w)]: # What `simplify` made
+            v = text(next(walk(whole[0][0], 'init_declarator')).child_by_field_name('value'))
             yield site_at(fn, fn.at(block), [swap(fn, block, f'{_address(first, vec, "")} = {v};')], conds[:1], vector=vec, access='store')
         else:
             a,b = fn.at(parts[i])[0],fn.at(parts[i+w-1])[1]

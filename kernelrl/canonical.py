@@ -6,11 +6,11 @@
 __all__ = ['CANONICAL', 'loop_on', 'loop_off', 'shuffle_off', 'shuffle_on', 'variance_on', 'variance_off', 'half2_off',
            'half2_on']
 
-# %% ../nbs/14c_canonical.ipynb #42f846e3
+# %% ../nbs/14c_canonical.ipynb #329250e1
 import re
 from typing import Iterator
 from .transforms import Condition, Edit, Site, Transform, rule, site_at, swap, tolerant
-from ._syntax import SIZES, Function, Source, atom, header, indent_at, infix, line_at, peel, pure, squeeze, text, trips, walk
+from ._syntax import SIZES, Function, Source, all_known, atom, header, indent_at, infix, line_at, peel, pure, squeeze, text, trips, walk
 from .access import neighbours, shared_bytes
 
 # %% ../nbs/14c_canonical.ipynb #91d0d8b2
@@ -54,7 +54,7 @@ def _copies(fn:Function, stmt, var:str, reads:list, scale:str)->tuple[list[str],
         out.append(t)
     return decl,out
 
-# %% ../nbs/14c_canonical.ipynb #87ff08e9
+# %% ../nbs/14c_canonical.ipynb #a8abd630
 @rule('vector_loop', 'optimise', CANONICAL)
 def loop_on(src:Source)->Iterator[Site]:
     "Take four neighbours in each turn of a loop, and the rest in a tail"
@@ -93,7 +93,8 @@ def _covers(fn:Function, h)->Condition:
     "Do the threads begin at 0 .. step - 1, so that together they meet every element?"
     first,step,v,k = fn.expand(h.start),fn.expand(h.step),fn.value(h.start),fn.value(h.step).const
     whole = (first,step) in {('threadIdx.x','blockDim.x'), ('blockIdx.x*blockDim.x+threadIdx.x','gridDim.x*blockDim.x'), ('blockIdx.x*blockDim.x+threadIdx.x','blockDim.x*gridDim.x')}
-    whole |= bool(m := re.fullmatch(r'blockIdx\.x\*(\w+)\+threadIdx\.x', first)) and step in (f'gridDim.x*{m[1]}', f'{m[1]}*gridDim.x')
+    m = re.fullmatch(r'blockIdx\.x\*(\w+)\+threadIdx\.x', first)
+    whole |= m is not None and step in (f'gridDim.x*{m[1]}', f'{m[1]}*gridDim.x')
     whole |= k is not None and v.lo==0 and v.hi==k-1 and v.step==1
     return Condition(f'covers({first}, {step})', whole or None, f'threads begin at {first} and go on by {step}')
 
@@ -103,7 +104,7 @@ def _associative(stmt)->Condition:
     ok = re.search(r'\+=|atomicAdd|f?max\w*\(|f?min\w*\(|\]=', t) is not None
     return Condition('associative', ok or None, 'threads take other elements than before' if ok else 'the operation is not one that is known')
 
-# %% ../nbs/14c_canonical.ipynb #a4fdbb56
+# %% ../nbs/14c_canonical.ipynb #9307ef54
 _GATHER = re.compile(r'(?:const )?(\w+)([24]) (\w+) = make_\1\2')
 
 @rule('vector_loop', 'simplify', CANONICAL)
@@ -114,20 +115,20 @@ def loop_off(src:Source)->Iterator[Site]:
             h,body = header(loop),loop.child_by_field_name('body')
             if h is None or h.op!='<' or h.update!='+=' or body.type!='compound_statement': continue
             parts = [c for c in body.named_children if c.type!='comment']
-            heads = [c for c in parts if c.type=='declaration' and _GATHER.match(text(c))]
-            if not heads or parts[:len(heads)]!=heads: continue
-            w,rest = int(_GATHER.match(text(heads[0]))[2]),parts[len(heads):]
+            heads = [(c,m) for c in parts if c.type=='declaration' and (m := _GATHER.match(text(c)))]
+            if not heads or parts[:len(heads)]!=[c for c,_ in heads]: continue
+            w,rest = int(heads[0][1][2]),parts[len(heads):]
             serial = h.step is not None and fn.value(h.step).const==w
-            near = {_GATHER.match(text(c))[3]:neighbours(fn, next(walk(c, 'call_expression')).child_by_field_name('arguments').named_children) for c in heads}
+            near = {m[3]:neighbours(fn, next(walk(c, 'call_expression')).child_by_field_name('arguments').named_children) for c,m in heads}
             one = _folded(h.var, near, [text(s) for s in rest], w, '' if serial else f'{w} * ')
             if len(rest)!=w or None in near.values() or one is None: continue
             n = squeeze(text(h.bound))
-            if not serial and not (m := re.fullmatch(rf'(.*)/{w}', n)): continue
-            base = re.fullmatch(rf'(.*?)(/{w}\*{w})?', n)[1] if serial else m[1]
+            base = n.removesuffix(f'/{w}*{w}') if serial else n.removesuffix(f'/{w}')
+            if not serial and base==n: continue
             a,b = fn.at(loop)
             tail = _tail(fn, loop, h, base, one, w, serial)
             if tail is not None: b = fn.at(tail)[1]
-            bound = base if tail is not None else n if serial else f'{m[1]} / {w} * {w}'
+            bound = base if tail is not None else n if serial else f'{base} / {w} * {w}'
             bound = re.sub(r'(?<=[\w)])([-+*/])(?=[\w(])', r' \1 ', bound)
             turn = f'{h.var}++' if serial else f'{h.var} += {text(h.step)}'
             order = Condition('associative', True, 'the order of the terms stays' if serial else 'threads take other elements than before', 'numeric')
@@ -179,7 +180,7 @@ def _tree_back(src:Source, fn:Function)->Iterator[Site]:
         if not m or after is None or squeeze(text(after))!='__syncthreads();': continue
         yield site_at(fn, (fn.at(loop)[0], fn.at(after)[1]), [swap(fn, loop.child_by_field_name('condition'), f'{h.var} > 0'), Edit(fn.at(loop)[1], fn.at(after)[1], '')], form='tree', variable=arr)
 
-# %% ../nbs/14c_canonical.ipynb #112c19cc
+# %% ../nbs/14c_canonical.ipynb #64d2c937
 def _shuffle(fn:Function, loop)->tuple|None: # (variable, type, the step for one more value '@')
     "for (o = 16; o > 0; o /= 2) v += __shfl_xor_sync(mask, v, o)"
     h,stmt = header(loop),_statement(loop.child_by_field_name('body'))
@@ -207,8 +208,8 @@ def shuffle_off(src:Source)->Iterator[Site]:
                 '    __syncwarp();', f'    {lanes}[rank] = {v};', '    __syncwarp();', f'    {kind} {all_} = {lanes}[first];', f'    for (int l = first + 1; l < last; l++) {one}', f'    {v} = {all_};', '    __syncwarp();', '}']
             edits = [Edit(a, b, f'\n{tab}'.join(new))]
             if 'pragma unroll' in src.get(*line): edits.append(Edit(*line, ''))
-            used = [shared_bytes(f) for f in src.functions]
-            most = None if None in used else sum(used)+1024*SIZES[kind]
+            used = all_known(shared_bytes(f) for f in src.functions)
+            most = None if used is None else sum(used)+1024*SIZES[kind]
             full = re.fullmatch(r'0x[fF]{8}[uU]?|~0u?|-1', mask) is not None or src._constants.get(mask,'').lower().startswith('0xffffffff')
             conds = [Condition('mask_full', full or None, f'the mask is {mask}: all lanes take part'),
                 Condition('smem_le(48 KB)', most<=48<<10 if most is not None else None, f'at most {most} bytes' if most is not None else 'a size is not a number in the text')]
@@ -278,7 +279,7 @@ def _own_line(src:Source, fn:Function, node)->tuple[int,int]|None:
     a,b = line_at(src, fn.at(node)[0])
     return (a,b) if src.get(a,b).strip().split('//')[0].strip()==text(node) else None
 
-# %% ../nbs/14c_canonical.ipynb #a49b543d
+# %% ../nbs/14c_canonical.ipynb #7e9b658c
 @rule('variance', 'optimise', CANONICAL)
 def variance_on(src:Source)->Iterator[Site]:
     "E[x^2] - E[x]^2 in one pass instead of two"
@@ -290,8 +291,8 @@ def variance_on(src:Source)->Iterator[Site]:
             decl = dq[0][1]
             while decl.type!='declaration': decl = decl.parent
             uses = [n for n in fn.nodes('binary_expression') if (i := infix(n))[1]=='/' and re.search(rf'\b{q}\b', text(i[0])) and squeeze(text(i[2]))==mean[1]]
-            lines,tab = [_own_line(src, fn, n) for n in (decl,l2)],indent_at(src, fn.at(l1)[0])
-            if len(uses)!=1 or None in lines or tab is None: continue
+            lines,tab = all_known(_own_line(src, fn, n) for n in (decl,l2)),indent_at(src, fn.at(l1)[0])
+            if len(uses)!=1 or lines is None or tab is None: continue
             var = f'fmaxf({text(uses[0])} - {mean[0]} * {mean[0]}, 0.0f)'
             edits = [Edit(*lines[0], ''), Edit(*lines[1], ''), Edit(line_at(src, fn.at(l1)[0])[0], line_at(src, fn.at(l1)[0])[0], f'{tab}{text(decl)}\n'),
                 swap(fn, l1.child_by_field_name('body'), f'{{ {s} += {e}; {q} += {atom(e)} * {atom(e)}; }}'), swap(fn, uses[0], var)]
@@ -319,7 +320,7 @@ def variance_off(src:Source)->Iterator[Site]:
             edits = [Edit(*line, ''), swap(fn, body, f'{s} += {e};'), Edit(after, after, f'{tab}{text(decl)}\n{tab}{head} {q} += ({e} - {mean[0]}) * ({e} - {mean[0]});\n'), swap(fn, var[0], text(plain))]
             yield site_at(fn, fn.at(loop), edits, [], x=e, mean=mean[0])
 
-# %% ../nbs/14c_canonical.ipynb #65bac62e
+# %% ../nbs/14c_canonical.ipynb #7252375d
 _PACK = {'__floats2half2_rn':('__halves2half2','__float2half'), '__floats2bfloat162_rn':('__halves2bfloat162','__float2bfloat16')}
 _UNPACK = ('__half22float2','__bfloat1622float2')
 _ARITH = {'__hadd2':'+', '__hsub2':'-', '__hmul2':'*'}
@@ -364,6 +365,6 @@ def half2_on(src:Source)->Iterator[Site]:
 
 def _packable(two:list[str])->tuple|None: # (intrinsic, a, b)
     "__low2float(a) * __low2float(b) and the same of the high halves"
-    m = [re.fullmatch(rf'__{h}2float\((.+)\)([-+*])__{h}2float\((.+)\)', t) for h,t in zip(('low','high'), two)]
-    if None in m or m[0].groups()!=m[1].groups(): return None
-    return next(k for k,v in _ARITH.items() if v==m[0][2]),m[0][1],m[0][3]
+    lo,hi = (re.fullmatch(rf'__{h}2float\((.+)\)([-+*])__{h}2float\((.+)\)', t) for h,t in zip(('low','high'), two))
+    if lo is None or hi is None or lo.groups()!=hi.groups(): return None
+    return next(k for k,v in _ARITH.items() if v==lo[2]),lo[1],lo[3]

@@ -6,14 +6,15 @@
 __all__ = ['BARE', 'SETTINGS', 'MUTANTS', 'SIGHT', 'Setting', 'sized', 'drawn', 'few_threads', 'moved', 'predicate', 'broken',
            'Flip', 'said_of', 'flips', 'flip_table', 'forced', 'sight', 'Precondition', 'labelled']
 
-# %% ../nbs/15b_conditions.ipynb #e160fb82
+# %% ../nbs/15b_conditions.ipynb #9e9e2346
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Callable, Iterable
 from .core import KernelRLError, Record
-from .klineage import Context, Judging, Lineage, faster, gain, plans_of
+from .klineage import Judging, Lineage, faster, gain
 from .program import Program
+from .rules import Context, plans_of
 from .task import Task
 from .timing import Speedup
 from .transforms import Refused
@@ -55,26 +56,35 @@ def forward(x):
     return out
 ''', 'bare') # The sum of each row
 
-# %% ../nbs/15b_conditions.ipynb #93889e28
+# %% ../nbs/15b_conditions.ipynb #2ed2c206
 @dataclass(frozen=True)
 class Setting:
     "A circumstance under which a program is judged"
-    name:str
-    what:str
+    name:str # In the head of a table
+    what:str # In words
     make:Callable[[Task,Program],tuple[Task,Program]|None] # None where it makes no sense
     aims:tuple[str,...] = () # Predicates that it breaks where the rule cannot tell
 
-def sized(task:Task, extra:int)->Task: # Small, for a quick trial
+def sized(
+    task:Task,
+    extra:int # More than a multiple of 32
+)->Task: # Small, for a quick trial
     "A task at one shape: its last small one, rounded up to multiples of 32, and `extra` more"
     base = task.shapes[-1] or (task.shapes[1] if len(task.shapes)>1 else {})
     return replace(task, shapes=({k:-(-v//32)*32+extra if isinstance(v, int) and v>=8 else v for k,v in base.items()},))
 
-def drawn(task:Task, expression:str)->Task:
+def drawn(
+    task:Task,
+    expression:str # Of x, in Python
+)->Task:
     "A task whose inputs are an expression of what they were, x"
     more = f'\n_drawn = get_inputs\ndef get_inputs(): return [({expression}).to(x.dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in _drawn()]\n'
     return replace(task, source=task.source+more, distributions=('own',))
 
-def few_threads(program:Program, threads:int)->Program|None:
+def few_threads(
+    program:Program,
+    threads:int # In a block
+)->Program|None: # None where the launches are not found
     "The same launches with another number of threads in a block, where that is one number"
     src = Source(program.text)
     blocks = [c.block for c in src.host_calls]
@@ -83,10 +93,15 @@ def few_threads(program:Program, threads:int)->Program|None:
     for a,b in sorted(blocks, reverse=True): data = data[:a]+f'({threads},)'.encode()+data[b:]
     return Program(data.decode(), program.name)
 
-# %% ../nbs/15b_conditions.ipynb #d2ee68db
+# %% ../nbs/15b_conditions.ipynb #76425807
 _CTYPES = {'float32':'float', 'float16':'half', 'int64':'long long', 'int32':'int'}
 
-def moved(task:Task, program:Program, later:int, in_place:bool=False)->Program|None: # None where inputs are of another type, or there is nothing to put the output into
+def moved(
+    task:Task,
+    program:Program,
+    later:int, # Elements
+    in_place:bool=False # The output goes where the input was
+)->Program|None: # None where inputs are of another type, or there is nothing to put the output into
     "A program whose inputs are copied first, to an address `later` elements on"
     sig,text = task.signature(),program.text
     specs = [s for s in (*sig.inputs,*sig.params) if s.value is None]
@@ -142,17 +157,17 @@ def broken(
     if t is None: return ()
     return tuple(sorted({predicate(c.name) for s in t.find(Source(simple.text, plans_of(task, there))) for c in s.conditions if c.holds is False or c.holds is None and c.name.partition('(')[0] in aims}))
 
-# %% ../nbs/15b_conditions.ipynb #a70ee7bd
+# %% ../nbs/15b_conditions.ipynb #d9f9aeb0
 @dataclass(frozen=True)
 class Flip(Record):
     "One step in one setting"
-    move:str
-    task:str
-    setting:str
+    move:str # The optimisation
+    task:str # Its name
+    setting:str # Its name, or forced
     broken:tuple[str,...] # Predicates that fail there, by the rule's own check
     control:str # What the judge said of the simple program
     status:str # And of the one with the optimisation
-    reason:str = ''
+    reason:str = '' # Why it was rejected
     where:str = '' # The program's id
     gain:Speedup|None = None # Where both were timed
     @property
@@ -161,8 +176,11 @@ class Flip(Record):
     def rejected(self)->bool: return self.fair and self.status not in ('ok','slow')
     def __repr__(self): return f'{self.move} on {self.task}, {self.setting}: '+(f'{", ".join(self.broken) or "nothing"} broken, '+('rejected, '+self.reason if self.rejected else 'accepted') if self.fair else f'no fair trial ({self.control} before, {self.status} after)')
 
-def said_of(v:Verdict)->str: return v.reason.kind if v.reason and not v.ok else v.status
+def said_of(v:Verdict)->str:
+    "A verdict in a word: its status, or what is wrong"
+    return v.reason.kind if v.reason and not v.ok else v.status
 
+# %% ../nbs/15b_conditions.ipynb #5b35a2be
 def flips(
     lineage:Lineage,
     judging:Judging, # One that does not ask how fast will do
@@ -182,18 +200,23 @@ def flips(
             out.append(Flip(step.move, lineage.task.name, s.name, broken(step.move, m[0], step.simple, m[1], s.aims), lo.status, hi.status, said_of(hi) if not hi.ok else '', step.expert.id))
     return out,[['' if v is None else said_of(v) for v in row] for row in said]
 
-def flip_table(lineage:Lineage, said:list[list[str]], settings:tuple[Setting,...]=SETTINGS)->str: # Markdown
+# %% ../nbs/15b_conditions.ipynb #ff058431
+def flip_table(
+    lineage:Lineage,
+    said:list[list[str]], # From `flips`
+    settings:tuple[Setting,...]=SETTINGS # The same as there
+)->str: # Markdown
     "What was said of each program, upside down: the expert first"
     names = ['expert', *(f'without {s.move}' for s in lineage.steps)]
     cell = lambda k,i: f'**{said[i][k]}**' if said[i][k] in ('ok','slow') and i and said[i-1][k] not in ('ok','slow','') else said[i][k]
     head = f'| {lineage.task.name} | '+' | '.join(s.name for s in settings)+' |\n|'+'---|'*(len(settings)+1)+'\n'
     return head+'\n'.join(f'| {n} | '+' | '.join(cell(k, i) for k in range(len(settings)))+' |' for i,n in enumerate(names))
 
-# %% ../nbs/15b_conditions.ipynb #31426906
+# %% ../nbs/15b_conditions.ipynb #468abc8f
 def forced(
-    move:str,
+    move:str, # A source transform
     pairs:Iterable[tuple[Task,Program]], # Where to look
-    judging:Judging,
+    judging:Judging, # That is asked
     each:int=2 # Trials for each predicate
 )->list[Flip]:
     "Apply a transform where one condition alone forbids it"
@@ -232,7 +255,7 @@ def sight(judging:Judging)->dict[str,bool]: # Class -> was the mutant rejected (
     got = judging(pairs)
     return {m[0]:a.ok and not b.ok and b.status not in ('infra','unsupported') for m,a,b in zip(MUTANTS, got[::2], got[1::2])}
 
-# %% ../nbs/15b_conditions.ipynb #a54edeeb
+# %% ../nbs/15b_conditions.ipynb #a9075ee1
 @dataclass(frozen=True)
 class Precondition(Record):
     "A condition of a skill, and whether it is necessary"
@@ -248,7 +271,7 @@ _DIGITS = ('low_precision','mismatch','nonfinite')
 
 def labelled(
     name:str, # A predicate
-    kind:str,
+    kind:str, # correct, numeric or performance
     trials:Iterable[Flip], # Of one move
     seen:dict[str,bool] # What the gate sees
 )->Precondition:

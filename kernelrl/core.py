@@ -28,7 +28,7 @@ def _pack(x:Any)->Any:
     if x is None or isinstance(x, (str,int,float,bool)): return x
     raise TypeError(f'{type(x).__name__} is not plain data: {x!r}')
 
-# %% ../nbs/00_core.ipynb #c87b1e1b
+# %% ../nbs/00_core.ipynb #f2abc26a
 @functools.cache
 def _hints(cls:Any)->dict[str,Any]: return typing.get_type_hints(cls)
 
@@ -45,7 +45,7 @@ def _unpack(t:Any, x:Any)->Any:
     if isinstance(x, dict) and set(x)=={'float'}: return float(x['float'])
     o,args = typing.get_origin(t),typing.get_args(t)
     if o in (typing.Union, types.UnionType): return _unpack(_choose(args, x), x)
-    if dataclasses.is_dataclass(t): return t(**{k:_unpack(_hints(t).get(k, Any), v) for k,v in x.items() if k in _hints(t)})
+    if isinstance(t, type) and dataclasses.is_dataclass(t): return t(**{k:_unpack(_hints(t).get(k, Any), v) for k,v in x.items() if k in _hints(t)})
     if o is tuple: return tuple(_unpack(args[0] if args[-1] is Ellipsis else a, v) for a,v in zip(args*len(x) if args[-1] is Ellipsis else args, x))
     if o is list: return [_unpack(args[0], v) for v in x]
     if o is dict: return {k:_unpack(args[1], v) for k,v in x.items()}
@@ -191,7 +191,7 @@ def environment()->dict: # Python, platform, package version, git commit where t
     except (OSError, NameError, subprocess.SubprocessError): commit = ''
     return {'kernelrl':__version__, 'python':platform.python_version(), 'platform':platform.platform(), 'commit':commit or 'unknown'}
 
-# %% ../nbs/00_core.ipynb #ac1e70f9
+# %% ../nbs/00_core.ipynb #324ab7f2
 class Run:
     "A folder with the record of one experiment; any `fsspec` address"
     def __init__(self,
@@ -220,6 +220,10 @@ class Run:
         self.fs.makedirs(self.path, exist_ok=True)
         self.fs.pipe_file(self.file(name)+'.part', text.encode())
         self.fs.mv(self.file(name)+'.part', self.file(name))
+    def note(self, **facts):
+        "Add to `env.json` what is known only later, such as the device that judges"
+        env = self.read('env.json') or {}
+        if any(env.get(k)!=v for k,v in facts.items()): self.write('env.json', canonical({**env, **facts}))
     def add(self, name:str, **row):
         "Add a row to `ledger.jsonl` or `metrics.jsonl`"
         with self.fs.open(self.file(name),'ab') as f: f.write((canonical(row)+'\n').encode())

@@ -35,14 +35,14 @@ def ask(
         if isinstance(node, ast.FunctionDef) and node.name=='get_inputs': said.append(ast.unparse(node.body[-1]).removeprefix('return '))
     return '\n'.join(said)
 
-# %% ../nbs/16a_curriculum.ipynb #a65feec0
+# %% ../nbs/16a_curriculum.ipynb #f348f145
 SHARES = {'train':.8, 'test':.2}
 
 @dataclass(frozen=True)
 class Lesson(Record):
     "A task and a program that does it"
-    task:Task
-    program:Program
+    task:Task # To be done
+    program:Program # One that does it
     prompt:str # What the model reads of the task
     level:float = 0. # How hard it is: the share of tries that failed, once that was measured
 
@@ -81,17 +81,17 @@ def kept(
     if not Path(path).exists(): atomic_write(path, ''.join(l.to_json()+'\n' for l in make()))
     return [Lesson.from_dict(r) for r in read_jsonl(path)]
 
-# %% ../nbs/16a_curriculum.ipynb #ade890cd
+# %% ../nbs/16a_curriculum.ipynb #ec57a527
 def tries(
     model:Any, # A `KernelLM`
     tok:Any, # Its tokenizer
-    lessons:list[Lesson],
+    lessons:list[Lesson], # To be tried
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Such as judge_all of an open Judge
     run:Run, # Rows go to its tries.jsonl
     k:int=1, # Programs for each lesson
     core:bool=False, # Only the body of the kernel is written, the rest is the lesson's program
-    d:Decoding=Decoding(),
-    seed:int=0,
+    d:Decoding=Decoding(), # How it is sampled
+    seed:int=0, # Of the sampling
     batch:int=64, # Programs written and judged together
     stop:Callable[[],bool]=lambda: False # Asked before each batch
 )->list[dict]|None: # A row for each program; None if it was stopped before the end
@@ -117,14 +117,16 @@ def _left(run:Run, n:int, batch:int)->range: # Where each batch that is still to
     there = len(run.rows('tries.jsonl'))
     return range(there if there>=n else there//batch*batch, n, batch)
 
-# %% ../nbs/16a_curriculum.ipynb #3949468e
+# %% ../nbs/16a_curriculum.ipynb #f9aa10c8
 def right(
     rows:list[dict] # From `tries`
 )->Score:
     "pass@1: the chance that one program is right"
     return replace(score(rows, Measure()), name='pass@1')
 
-def compiles(rows:list[dict])->Score:
+def compiles(
+    rows:list[dict] # From `tries`
+)->Score:
     "The chance that one program gets through the compiler, right or not"
     return replace(score([{**r, 'ok':r['gate'] not in ('trace','compile')} for r in rows], Measure()), name='compiles')
 
@@ -148,13 +150,13 @@ def learnable(
     rest = sorted((l for l in lessons if not 0<l.level<1), key=lambda l: -l.level)
     return between+rest[:max(0, at_least-len(between))]
 
-# %% ../nbs/16a_curriculum.ipynb #bc2be606
+# %% ../nbs/16a_curriculum.ipynb #7d36a515
 def breakages(
     lessons:list[Lesson], # To be broken, each in one place
-    judging:Callable[[list[tuple[Task,Program]]],list[Verdict]],
+    judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Such as judge_all of an open Judge
     run:Run, # Rows go to its tries.jsonl
-    batch:int=128,
-    stop:Callable[[],bool]=lambda: False
+    batch:int=128, # Programs judged together
+    stop:Callable[[],bool]=lambda: False # Asked before each batch
 )->list[dict]|None: # A row for each broken program, with its text and what was said of it; None if it was stopped
     "Break programs and have them judged"
     bad = [(i,p) for i,l in enumerate(lessons) for _,p in broken(l.program, 1, i)]
@@ -166,7 +168,7 @@ def breakages(
     return run.rows('tries.jsonl')
 
 def repairs(
-    tok:Any,
+    tok:Any, # The model's tokenizer
     lessons:list[Lesson], # As for `breakages`
     rows:list[dict], # From `breakages`
     config:Any # Of the model
@@ -196,7 +198,7 @@ def expected(
         if r['turn']==1: steps.setdefault(r['step'], []).append(share.get((r.get('phase','whole'),r['task'])))
     return [None if None in x else sum(x)/len(x) for x in steps.values()]
 
-# %% ../nbs/16a_curriculum.ipynb #36580104
+# %% ../nbs/16a_curriculum.ipynb #9246b635
 class OutOfTime(KernelRLError):
     "The time that was given is used up; nothing is lost"
 
@@ -210,7 +212,7 @@ def until(
 def complete(
     rows:list|None, # What a stage gave
     n:int|None=None, # Rows that it has when it is done
-    what:str='this stage'
+    what:str='this stage' # For the message
 )->list:
     "The rows, or `OutOfTime` if the stage was stopped before its end"
     if rows is None or n is not None and len(rows)<n: raise OutOfTime(f'{what} was stopped when its time was up; run it again with the same folder and it goes on')
@@ -243,11 +245,11 @@ class Stages:
         "What a study says of where it was made"
         return dict(device=' and '.join(self.kept['devices']), command='; '.join(self.kept['commands']), seconds=self.kept['seconds'], env=self.kept['env'])
 
-# %% ../nbs/16a_curriculum.ipynb #74730979
+# %% ../nbs/16a_curriculum.ipynb #cf598662
 @dataclass
 class Plot:
     "Lines over steps, as SVG"
-    title:str
+    title:str # What is drawn, over steps
     lines:dict[str,list[float]] # Name -> values
     top:float|None = None # Of the vertical axis; from the values if not given
     def _repr_svg_(self)->str:
@@ -260,7 +262,7 @@ class Plot:
     def __repr__(self): return f'Plot({self.title}: '+', '.join(f'{k} {v[0]:.3g} to {v[-1]:.3g}' for k,v in self.lines.items())+')'
 
 def smooth(
-    values:list[float],
+    values:list[float], # One a step
     window:int=7 # Odd; values on both sides count, as far as there are any
 )->list[float]:
     "A running mean"

@@ -21,8 +21,10 @@ def columns(
     wide = [max(map(len, c)) for c in zip(*said)]
     return '\n'.join('  '.join(x.ljust(w) for x,w in zip(r, wide)).rstrip() for r in said)
 
-# %% ../nbs/19a_demo.ipynb #2679ef68
-def quietly(load:Callable)->Any: # What it gives
+# %% ../nbs/19a_demo.ipynb #fa2ced58
+def quietly(
+    load:Callable # Loads something
+)->Any: # What it gives
     "Load something without the progress bar of its library"
     from transformers.utils import logging
     logging.disable_progress_bar()
@@ -43,11 +45,11 @@ def drawn(
 HELD_OUT = ((106,),('zoo_softsign_l1',)) # Of the test side; `nano` can do it
 PRACTISE = ((200,201),('zoo_sigmoid','zoo_col_sum','zoo_relu_col_max','zoo_hardswish_row_sum_silu')) # From easy to hard, for `nano`
 
-# %% ../nbs/19a_demo.ipynb #c8c88238
+# %% ../nbs/19a_demo.ipynb #6cba6052
 def infill_demo(
     device:str='auto', # Of the judge
-    out:str|Path='runs/demo',
-    say:Callable[[str],None]=print
+    out:str|Path='runs/demo', # The judge's store goes there
+    say:Callable[[str],None]=print # Shows what happens
 )->Any: # The verdict
     "Let `nano` fill in the body of a kernel, and have it judged"
     from kernelrl.judge import Judge, judge_one
@@ -66,12 +68,12 @@ def infill_demo(
     say(f'{v}\nWhat stands between <<< and >>> was written by the model ({len(s.middle)} tokens in {s.forwards} forward passes); the rest was given. Read on: nbs/10b_sampler.ipynb, nbs/studies/sft.ipynb')
     return v
 
-# %% ../nbs/19a_demo.ipynb #e8630904
+# %% ../nbs/19a_demo.ipynb #abc4e2b2
 def leap_demo(
     device:str='auto', # Of the judge
     out:str|Path='runs/demo', # The run goes to its folder leap
-    say:Callable[[str],None]=print,
-    steps:int=2
+    say:Callable[[str],None]=print, # Shows what happens
+    steps:int=2 # Of training
 )->list[dict]: # A row for each turn
     "Two steps of LEAP with `nano` on four tasks"
     from kernelrl.judge import Judge, judge_all
@@ -104,11 +106,11 @@ def turns(
         by_group.append({'step':key[0]+1, 'task':first[0]['task'], 'failed at first':f'{failed} of {len(first)}', 'let on':'yes' if first[0]['activated'] else 'no', 'second turns':len(second), 'mended':good(second), 'spared':0 if first[0]['activated'] else failed})
     return by_turn,by_group
 
-# %% ../nbs/19a_demo.ipynb #25570ed7
+# %% ../nbs/19a_demo.ipynb #43962d60
 def lineage_demo(
     device:str='auto', # Of the judge
     out:str|Path='runs/demo', # The lineage goes to its folder lineage
-    say:Callable[[str],None]=print
+    say:Callable[[str],None]=print # Shows what happens
 )->Any: # The `Lineage`
     "Walk back from an expert, and lift skills from the walk"
     from dataclasses import replace
@@ -125,11 +127,11 @@ def lineage_demo(
     say(f'{len(l.steps)} optimisations were taken out of the expert, {len(l.rejected)} proposals were refused; {len(lift([l]))} skills could be lifted (speed {" and ".join(sorted(how))}). Read on: nbs/15_klineage.ipynb, nbs/15c_skills.ipynb, nbs/studies/klineage.ipynb')
     return l
 
-# %% ../nbs/19a_demo.ipynb #b77cdf21
+# %% ../nbs/19a_demo.ipynb #b2cb34f9
 def report_demo(
     device:str='auto', # Not used: nothing is judged
     out:str|Path='runs/demo', # What is in it is drawn, into its folder report
-    say:Callable[[str],None]=print
+    say:Callable[[str],None]=print # Shows what happens
 )->Path: # report.md
     "Draw what the demo and the data set's build left on disk"
     from kernelrl.report import draw, find, write
@@ -138,14 +140,14 @@ def report_demo(
     say(f'{len(r.charts)} figures and {len(r.tables)} tables are in {md.parent}: open report.html in a browser. Read on: nbs/17_report.ipynb, and `make lab` for all pages')
     return md
 
-# %% ../nbs/19a_demo.ipynb #5c2cc7be
+# %% ../nbs/19a_demo.ipynb #7d57534b
 STEPS = {'infill':(infill_demo, 'The model fills in a kernel'), 'leap':(leap_demo, 'LEAP: told what failed, it tries again'), 'lineage':(lineage_demo, 'KLineage: an expert program, taken apart'), 'report':(report_demo, 'A report of it all')}
 
 def demo(
     out:str|Path='runs/demo', # Folder
     skip:tuple[str,...]=(), # Steps that are left out
     device:str='auto', # Of the judge
-    say:Callable[[str],None]=print
+    say:Callable[[str],None]=print # Shows what happens
 )->dict[str,Any]: # What each step gave; an error for one that could not be done
     "All steps, one after another"
     Path(out).mkdir(parents=True, exist_ok=True)

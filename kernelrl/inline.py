@@ -6,7 +6,7 @@
 __all__ = ['nvrtc_options', 'to_cxx', 'to_python', 'Bound', 'Extension', 'load_inline', 'bind_parameters', 'Setting',
            'run_inline', 'inline_here', 'task_setting']
 
-# %% ../nbs/03a_inline.ipynb #bcbad7f0
+# %% ../nbs/03a_inline.ipynb #9e839c5d
 import ast, functools, json, math, re
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -17,7 +17,7 @@ from ._cxx_values import NULLOPT, NUM, Closure, Missing, N, Tup, Vec
 from ._tensors import DT, DTYPES, Device, Phase, Storage, Tensor
 from ._torch import Module, torch_stand_in
 from .core import Record
-from .device import _OPTION
+from .nvrtc import _OPTION
 from .program import Program
 from .task import Signature, Spec, Task, _bound, _overrides, _parse, _with_constants
 from .trace import Namespace, Refusal, _T

@@ -230,7 +230,7 @@ def judge_many(
         bar.close()
         pool.shutdown(wait=True, cancel_futures=True)
 
-# %% ../nbs/07_judge.ipynb #ea13735e
+# %% ../nbs/07_judge.ipynb #081e5e31
 def judge_all(
     j:Judge,
     pairs:list[tuple[Task,Program]], # What to judge; the same pair may stand there many times
@@ -245,12 +245,13 @@ def preflight(
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # What the training will ask
     task:Task,
     good:Program # Known to be right
-): # KernelRLError if the judge cannot tell it from a broken one
+)->Verdict: # Of the right program; KernelRLError if the judge cannot tell it from a broken one
     "Refuse to train when the judge is broken: a right program must pass, the same without its kernel's body must not"
     prefix,_,suffix = good.cut()
     right,wrong = judging([(task,good), (task,Program(prefix+suffix))])
     if not right.ok: raise KernelRLError(f'preflight: the judge says {right.status} of a program that is right ({right.reason}); mend that before training')
     if wrong.ok or wrong.status in ('infra','unsupported'): raise KernelRLError(f'preflight: the judge says {wrong.status} of a kernel without a body; mend that before training')
+    return right
 
 # %% ../nbs/07_judge.ipynb #58e792f4
 _open:dict[tuple,Judge] = {}

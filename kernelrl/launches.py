@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['LAUNCHES', 'stride_off', 'stride_on', 'template_off', 'template_on']
 
-# %% ../nbs/14b_launches.ipynb #16ea4e0b
+# %% ../nbs/14b_launches.ipynb #dcf56e44
 import ast, re
 from typing import Iterator
 from .transforms import Condition, Edit, Site, Transform, rule, site_at
-from ._syntax import Function, Source, header, line_at, parents, peel, squeeze, text, walk
+from ._syntax import Function, HostCall, Source, all_known, header, line_at, parents, peel, squeeze, text, walk
 
 # %% ../nbs/14b_launches.ipynb #12fcab41
 LAUNCHES:dict[tuple[str,str],Transform] = {}
@@ -60,7 +60,7 @@ def stride_off(src:Source)->Iterator[Site]:
                 Condition(f'covers(grid, {squeeze(text(h.bound))})', None, 'what the grid becomes is known when the program is traced again')]
             yield site_at(fn, fn.at(loop), edits+list({(w.start,w.end):w for w in wide if w}.values()), conds, var=h.var, bound=text(h.bound))
 
-# %% ../nbs/14b_launches.ipynb #7fc911dc
+# %% ../nbs/14b_launches.ipynb #1642e690
 def _guard(fn:Function):
     "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; ... | if (i < n) ...: (declaration, if, bound, type, name, rest)"
     parts = [c for c in fn.body.named_children if c.type!='comment']
@@ -74,32 +74,34 @@ def _guard(fn:Function):
         if op=='>=' and then.type=='return_statement' and rest: yield d,g,bound,text(d.child_by_field_name('type')),init[0],rest
         if op=='<' and not rest: yield d,g,bound,text(d.child_by_field_name('type')),init[0],[then]
 
+def _blocks(src:Source, grid:ast.AST)->str|None: # None when it may have more than one dimension
+    "The text of a grid's only number"
+    if isinstance(grid, ast.Name): return f'{grid.id}[0]'
+    return src.get(*src.span(grid.elts[0])) if isinstance(grid, ast.Tuple) and len(grid.elts)==1 else None
+
 @rule('grid_stride', 'optimise', LAUNCHES)
 def stride_on(src:Source)->Iterator[Site]:
     "Walk over the elements with a quarter of the threads or less"
     for fn in src.kernels:
         for d,g,bound,kind,init,rest in _guard(fn):
-            name,calls = text(init.child_by_field_name('declarator')),src.calls_of(fn.name)
+            name,calls = text(init.child_by_field_name('declarator')),src.calls_of(fn.name) or []
             head = f'for ({kind} {name} = {text(init.child_by_field_name("value"))}; {name} < {text(bound)}; {name} += gridDim.x * blockDim.x) '
             early,(a,_) = text(g.child_by_field_name('consequence')).startswith('return'),fn.at(d)
             edits = [Edit(a, fn.at(g)[1], head+'{'), Edit(fn.at(fn.body)[1]-1, fn.at(fn.body)[1]-1, '}\n')] if early else [Edit(a, fn.at(g.child_by_field_name('consequence'))[0], head)]
-            one = calls and all(isinstance(c.call.args[0], ast.Name) or isinstance(c.call.args[0], ast.Tuple) and len(c.call.args[0].elts)==1 for c in calls)
-            for c in calls if one else ():
-                e = c.call.args[0]
-                g0 = src.get(*src.span(e.elts[0])) if isinstance(e, ast.Tuple) else f'{e.id}[0]'
-                edits.append(Edit(*c.grid, f'(min(({g0} + 3) // 4, 1056),)'))
+            blocks = all_known(_blocks(src, c.call.args[0]) for c in calls)
+            edits += [Edit(*c.grid, f'(min(({b} + 3) // 4, 1056),)') for c,b in zip(calls, blocks or [])]
             jump = next((j for r in rest if (j := 'return' if r.type=='return_statement' else _jumps(r))), '')
             barrier = re.search(r'__sync\w+|__shfl\w+|__shared__|__ballot\w+', text(fn.body))
             other = re.search(r'\b(threadIdx|blockIdx)\.[yz]|\bgridDim', text(fn.body))
             most = max((int(fn.value(bound).hi)+l.grid[0]*l.block[0] for _,l in fn.launches()), default=None) if fn.value(bound).hi<2**62 else None
             conds = [Condition(f'no_jump({name})', not jump, f'a {jump} would skip later elements' if jump else 'the body runs to its end'),
                 Condition('no_exchange', not barrier, f'{barrier[0]} needs all threads' if barrier else 'threads do not meet in the body'),
-                Condition('grid_1d', bool(one) and not other, 'a one-dimensional launch' if one and not other else 'the launch or the index has more than one dimension'),
+                Condition('grid_1d', bool(blocks) and not other, 'a one-dimensional launch' if blocks and not other else 'the launch or the index has more than one dimension'),
                 Condition(f'unchanged({squeeze(text(bound))})', not any(n in fn.written for n in ({text(i) for r in rest for i in walk(r, 'identifier')}&set(fn.params))|{name}), 'no parameter is moved along'),
                 Condition(f'index_fits({name}, 31)', most<2**31 if most is not None else None, f'at most {most}' if most is not None else 'the bound is not known')]
             yield site_at(fn, (a, fn.at(g)[1]), edits, conds, var=name, bound=text(bound))
 
-# %% ../nbs/14b_launches.ipynb #ee9b4d8b
+# %% ../nbs/14b_launches.ipynb #a9216cf8
 def _value_only(fn:Function, name:str)->str: # '' when it is used as a value only, else where it is not
     for n in walk(fn.node, 'identifier','type_identifier'):
         if text(n)!=name: continue
@@ -109,10 +111,9 @@ def _value_only(fn:Function, name:str)->str: # '' when it is used as a value onl
             if p.type=='declaration' and 'constexpr' in text(p).split('=')[0] or p.type=='if_statement' and text(p).startswith('if constexpr'): return 'constant expression'
     return ''
 
-def _chosen(src:Source, fn:str, call)->list|None: # [(expression that names the kernel, Python text of the template argument)]
+def _chosen(src:Source, fn:str, call:HostCall)->list|None: # [(expression that names the kernel, Python text of the template argument)]
     "How `forward` chooses among instances"
-    f = call.call.func
-    if isinstance(f, ast.Name) and (f := src.bound_once(f.id)) is None: return None
+    f = src.bound_once(call.call.func.id) if isinstance(call.call.func, ast.Name) else call.call.func
     if not (isinstance(f, ast.Call) and isinstance(f.func, ast.Attribute) and f.func.attr=='get_function' and len(f.args)==1): return None
     a = f.args[0]
     const = lambda e: m[1] if isinstance(e, ast.Constant) and (m := re.fullmatch(rf'{fn}<(\w+)>', str(e.value))) else None
@@ -122,7 +123,7 @@ def _chosen(src:Source, fn:str, call)->list|None: # [(expression that names the 
         t,o,c = py(const(a.body)),py(const(a.orelse)),src.get(*src.span(a.test))
         return [(a, c if (t,o)==('True','False') else f'{t} if {c} else {o}')]
     vs = a.values if isinstance(a, ast.JoinedStr) else []
-    if [getattr(v, 'value', None) if isinstance(v, ast.Constant) else '*' for v in vs]==[f'{fn}<','*','>']: return [(a, ast.unparse(vs[1].value))]
+    if [v.value if isinstance(v, ast.Constant) else '*' for v in vs]==[f'{fn}<','*','>'] and isinstance(vs[1], ast.FormattedValue): return [(a, ast.unparse(vs[1].value))]
     return None
 
 # %% ../nbs/14b_launches.ipynb #53c55b71
@@ -147,7 +148,7 @@ def template_off(src:Source)->Iterator[Site]:
             Condition('launch_found', bool(calls) and all(chosen), 'forward names the instance where it launches' if calls and all(chosen) else 'how forward chooses the instance is not a form that is known')]
         yield site_at(fn, (a, fn.at(fn.node)[0]), edits, conds, parameter=text(decl))
 
-# %% ../nbs/14b_launches.ipynb #74b0e449
+# %% ../nbs/14b_launches.ipynb #c9bc07dd
 @rule('template', 'optimise', LAUNCHES)
 def template_on(src:Source)->Iterator[Site]:
     "Make an integer or boolean argument a template parameter"
@@ -156,15 +157,16 @@ def template_on(src:Source)->Iterator[Site]:
         if fn.templates or len(calls)!=1 or fn.node.parent.type=='template_declaration': continue
         call = calls[0]
         one = src.bound_once(call.call.func.id) if isinstance(call.call.func, ast.Name) else call.call.func
-        raw = isinstance(one, ast.Call) and getattr(one.func,'attr','')=='RawKernel' and len(one.args)==2 and not one.keywords
-        got = isinstance(one, ast.Call) and getattr(one.func,'attr','')=='get_function' and len(src.kernels)==1 and isinstance(one.args[0], ast.Constant)
+        if not isinstance(one, ast.Call): continue
+        raw = getattr(one.func,'attr','')=='RawKernel' and len(one.args)==2 and not one.keywords
+        got = getattr(one.func,'attr','')=='get_function' and len(src.kernels)==1 and isinstance(one.args[0], ast.Constant)
         listed = [k.value for n in ast.walk(src.tree) if isinstance(n, ast.Call) for k in n.keywords if k.arg=='name_expressions' and isinstance(k.value, ast.List)]
         if not (raw or got and len(listed)==1): continue
         for name in ints:
             i = list(fn.params).index(name)
             values = sorted({a.value for _,a in fn.arguments(name)})
-            if isinstance(call.call.args[2].elts[-1], ast.Starred) or len(call.call.args[2].elts)!=len(fn.params): continue
-            arg = call.call.args[2].elts[i]
+            if isinstance(call.given[-1], ast.Starred) or len(call.given)!=len(fn.params): continue
+            arg = call.given[i]
             names = '['+', '.join(f'"{fn.name}<{str(v).lower() if isinstance(v, bool) else v}>"' for v in values)+']'
             given = src.get(*src.span(arg))
             expr = f'str({given}).lower()' if 'bool' in fn.params[name] else given
@@ -175,7 +177,7 @@ def template_on(src:Source)->Iterator[Site]:
                 Condition(f'few({name})', len(values)<=4, f'{len(values)} instances', 'performance'), Condition('quotes', '"' not in expr, 'the expression fits into an f-string')]
             yield site_at(fn, call.func, edits, conds, parameter=name, values=values)
 
-def _template_edits(src:Source, fn:Function, name:str, call, one, raw:bool, fstring:str, names:str, listed:list)->list[Edit]|None:
+def _template_edits(src:Source, fn:Function, name:str, call:HostCall, one:ast.Call, raw:bool, fstring:str, names:str, listed:list)->list[Edit]|None:
     "The edits in CUDA and in Python"
     params = next(walk(fn.node, 'parameter_list'))
     nodes = [p for p in params.named_children if 'parameter_declaration' in p.type]
@@ -185,9 +187,8 @@ def _template_edits(src:Source, fn:Function, name:str, call, one, raw:bool, fstr
     start = fn.at(fn.node)[0]
     line = src.get(max(0,start-12), start)
     at = start-len('extern "C" ') if line.endswith('extern "C" ') else start
-    elts = call.call.args[2].elts
-    if drop is None or len(elts)<3: return None
-    spans = [src.span(e) for e in elts]
+    if drop is None or len(call.given)<3: return None
+    spans = [src.span(e) for e in call.given]
     arg = Edit(spans[j-1][1] if j else spans[0][0], spans[j][1] if j else spans[1][0], '')
     out = [Edit(at, start, f'template <{"bool" if "bool" in fn.params[name] else "int"} {name}> '), drop, arg]
     if raw: # cp.RawKernel(text, "name") -> cp.RawModule(code=text, name_expressions=[...])

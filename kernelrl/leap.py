@@ -4,17 +4,17 @@
 
 # %% auto #0
 __all__ = ['Question', 'LeapConfig', 'grpo', 'unpruned', 'trloo', 'Turn', 'Rollout', 'asked', 'take_turn', 'activated', 'credits',
-           'leap', 'write_down', 'replay_window']
+           'write_down', 'leap', 'replay_window']
 
-# %% ../nbs/13_leap.ipynb #31b360fd
-import copy, itertools, math, time
+# %% ../nbs/13_leap.ipynb #c692eb0c
+import copy, itertools, math, time, torch
 from dataclasses import dataclass, field
-from typing import Any, Callable
-import torch
-from torch import nn
+from transformers import PreTrainedTokenizerFast
+from typing import Callable
 from ._checkpoint import resume, save
 from .core import Record, Run
 from .judge import preflight
+from .lm import Canvas, KernelLM
 from .objective import RewardTable, leave_one_out, policy_step, rank, turn_credit, zscore
 from .program import Program
 from .sampler import Decoding, Sample, generator, sample
@@ -23,7 +23,7 @@ from .task import Task
 from .tokenizer import canvas, splice
 from .verdict import Verdict
 
-# %% ../nbs/13_leap.ipynb #5de21774
+# %% ../nbs/13_leap.ipynb #067a34f3
 @dataclass(frozen=True)
 class Question(Record):
     "A task, and a right program for the preflight and for holes"
@@ -33,6 +33,7 @@ class Question(Record):
     @property
     def asked(self)->str: return self.prompt or self.task.name
 
+# %% ../nbs/13_leap.ipynb #0b71e63f
 @dataclass(frozen=True)
 class LeapConfig(Record):
     "How a LEAP run goes; `grpo`, `unpruned` and `trloo` make the settings to compare it with"
@@ -47,23 +48,24 @@ class LeapConfig(Record):
     hole:str = 'whole' # whole programs, or core
     lr:float = 1e-4
     warmup:int = 1 # Steps until the learning rate is reached; Adam's first steps are as long as any, and know least
-    negative:float = 1. # Weight of negative advantages; less than 1 is no longer the policy gradient, and steadier (see the text)
+    negative:float = 1. # Weight of negative advantages; less than 1 is no longer the policy gradient (see page biphase)
     eps:float = .2 # Clip of the ratio
     beta:float = 0. # Weight of the KL to the model that it began with
     steps_a_block:int = 8 # Denoising passes
-    threshold:float|None = .9
+    threshold:float|None = .9 # Commit all that are this sure; None: a fixed number a pass
     temperature:float = 1.
     room:int|None = None # Places for what is written; the model's own if not given
     rows:int = 16 # Turns in one forward pass of the update; the gradient is that of all of them
     max_grad_norm:float = 1.
     seed:int = 0
-    save_every:int = 10
-    rewards:RewardTable = RewardTable()
+    save_every:int = 10 # Steps between checkpoints
+    rewards:RewardTable = RewardTable() # What a turn earns in `trloo`; what is excluded, in all of them
     @property
     def window(self)->tuple[int,int]: # T_min, T_max
         "Numbers of failures with which a group goes on"
         return (math.ceil(self.group/2) if self.t_min is None else self.t_min, self.group if self.t_max is None else self.t_max)
 
+# %% ../nbs/13_leap.ipynb #c16ba67c
 def grpo(**kw)->LeapConfig:
     "One turn, groups compared by their z-scores (DeepSeekMath, 2024)"
     return LeapConfig(turns=1, advantage='zscore', **kw)
@@ -74,34 +76,42 @@ def trloo(**kw)->LeapConfig:
     "All turns, each compared with the others' same turn, undiscounted"
     return LeapConfig(t_min=1, advantage='trloo', gamma=1., **kw)
 
-# %% ../nbs/13_leap.ipynb #864de508
+# %% ../nbs/13_leap.ipynb #a2c3a97f
 @dataclass
 class Turn:
     "One try"
     text:str # The whole program
     sample:Sample # What was written, with its log-probabilities
-    verdict:Verdict|None = None
+    verdict:Verdict # What the judge said
 
 @dataclass
 class Rollout:
     "One try after another at one question, until one passes"
     question:int # Index
     group:int # Which group of the step
+    sample:int = 0 # Which of the group
     turns:list[Turn] = field(default_factory=list)
     @property
     def passed(self)->int|None: # Turn of the success, from 1
         "When it passed, None if it did not"
-        return next((t for t,x in enumerate(self.turns, 1) if x.verdict and x.verdict.ok), None)
+        return next((t for t,x in enumerate(self.turns, 1) if x.verdict.ok), None)
     def excluded(self, table:RewardTable)->bool:
         "Whether the infrastructure failed one of its turns"
-        return any(x.verdict is not None and table.of(x.verdict).value is None for x in self.turns)
+        return any(table.of(x.verdict).value is None for x in self.turns)
 
-# %% ../nbs/13_leap.ipynb #a587a895
-def asked(tok:Any, q:Question, r:Rollout, c:LeapConfig, room:int, max_context:int): # A `Canvas`
+# %% ../nbs/13_leap.ipynb #39d12eee
+def asked(
+    tok:PreTrainedTokenizerFast,
+    q:Question,
+    r:Rollout, # So far
+    c:LeapConfig,
+    room:int, # Places for what is written
+    max_context:int # Tokens around the hole
+)->Canvas:
     "What the model sees in the next turn of a rollout"
     prefix,suffix = (q.program.cut()[0],q.program.cut()[2]) if c.hole=='core' else ('',None)
     last = r.turns[-1] if r.turns else None
-    err = last.verdict.feedback() if last and last.verdict else ''
+    err = last.verdict.feedback() if last else ''
     old = (Program(last.text).cut()[1] if c.hole=='core' else last.text) if last and _cuttable(last.text, c) else ''
     full = canvas(tok, q.asked, prefix, suffix, room, old=old, err=err)
     if len(full.before)+len(full.after)<=max_context: return full
@@ -112,12 +122,22 @@ def _cuttable(text:str, c:LeapConfig)->bool:
     try: return bool(Program(text).cut())
     except (ValueError,SyntaxError): return False
 
-def take_turn(model:nn.Module, tok:Any, questions:list[Question], live:list[Rollout], judging:Callable, c:LeapConfig, step:int, turn:int)->tuple[float,float]: # Seconds of writing and of judging
+# %% ../nbs/13_leap.ipynb #284adc2a
+def take_turn(
+    model:KernelLM,
+    tok:PreTrainedTokenizerFast,
+    questions:list[Question],
+    live:list[Rollout], # Those that try; each gets a `Turn`
+    judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Verdicts in order
+    c:LeapConfig,
+    step:int, # Of the run; with the turn it goes into the seeds
+    turn:int # From 1
+)->tuple[float,float]: # Seconds of writing and of judging
     "Let every live rollout try once more"
     room = c.room or model.config.max_middle
     holes = [asked(tok, questions[r.question], r, c, room, model.config.max_context) for r in live]
     t = time.perf_counter()
-    with torch.no_grad(): done = sample(model, holes, [generator(c.seed, 'rollout', step, turn, r.group, i) for i,r in enumerate(live)], Decoding(c.steps_a_block, c.threshold, c.temperature))
+    with torch.no_grad(): done = sample(model, holes, [generator(c.seed, 'rollout', step, turn, r.group, r.sample) for r in live], Decoding(c.steps_a_block, c.threshold, c.temperature))
     texts,t1 = [splice(tok, s.canvas, s.middle) for s in done],time.perf_counter()
     verdicts = judging([(questions[r.question].task, Program(x)) for r,x in zip(live, texts)])
     for r,x,s,v in zip(live, texts, done, verdicts): r.turns.append(Turn(x, s, v))
@@ -159,10 +179,34 @@ def _turnwise(group:list[Rollout], alive:torch.Tensor, c:LeapConfig)->list[list[
             if here[i]: out[i][t] = float(a[i])
     return out
 
-# %% ../nbs/13_leap.ipynb #816adcd7
+# %% ../nbs/13_leap.ipynb #9e9b2bd0
+def write_down(
+    run:Run,
+    c:LeapConfig,
+    step:int, # Of the run
+    questions:list[Question],
+    rollouts:list[Rollout], # All of the step
+    groups:list[list[Rollout]], # The same by question
+    open_:list[bool], # Which groups went on after turn one
+    credit:list[list[float]], # Of each turn of each rollout
+    told:dict[str,float], # What `policy_step` says
+    spent:tuple[float,float,float] # Seconds of writing, judging, learning
+):
+    "Ledger rows for all turns, one metrics row"
+    kept = [r for r in rollouts if not r.excluded(c.rewards)]
+    for r,ts in zip(rollouts, credit):
+        for t,(x,a) in enumerate(zip(r.turns, ts), 1):
+            run.add('ledger.jsonl', step=step, task=questions[r.question].task.name, group=r.group, sample=r.sample, turn=t, tokens_ctx=len(x.sample.canvas.before)+len(x.sample.canvas.after), tokens_gen=len(x.sample.middle), n_forward=x.sample.forwards,
+                status=x.verdict.status, reason=x.verdict.reason.kind if x.verdict.reason else '', program=x.verdict.program_id, s_judge=round(sum(x.verdict.seconds.values()), 4), activated=open_[r.group], advantage=a)
+    run.add('metrics.jsonl', step=step, acc1=sum(r.passed==1 for r in kept)/max(len(kept), 1), acc=sum(r.passed is not None for r in kept)/max(len(kept), 1), activated=sum(open_)/len(open_), turns=sum(len(r.turns) for r in rollouts),
+        excluded=len(rollouts)-len(kept), advantage_sum=sum(map(sum, credit)), frac_groups_with_signal=sum(any(a for ts in credit[k*c.group:(k+1)*c.group] for a in ts) for k in range(len(groups)))/len(groups),
+        unique=len({r.turns[0].text for r in rollouts}), entropy=-sum(sum(x.sample.logp) for r in rollouts for x in r.turns)/sum(len(x.sample.middle) for r in rollouts for x in r.turns),
+        tokens=sum(len(x.sample.middle) for r in rollouts for x in r.turns), **told, **dict(zip(('s_rollout','s_judge','s_update'), (round(x, 4) for x in spent))))
+
+# %% ../nbs/13_leap.ipynb #739f391a
 def leap(
-    model:nn.Module, # Changed in place
-    tok:Any, # Its tokenizer
+    model:KernelLM, # Changed in place; possibly wrapped by peft
+    tok:PreTrainedTokenizerFast, # Its own
     questions:list[Question],
     judging:Callable[[list[tuple[Task,Program]]],list[Verdict]], # Verdicts in order, such as judge_all of an open Judge
     run:Run, # Where it is written down; a run with checkpoints goes on
@@ -170,14 +214,15 @@ def leap(
     stop:Callable[[],bool]=lambda: False # Asked before each step; if it says yes, the run is saved and can go on later
 )->list[dict]: # One row a step
     "Train a model on tasks with feedback, pruned by difficulty and rewarded by rank"
-    preflight(judging, questions[0].task, questions[0].program)
+    v = preflight(judging, questions[0].task, questions[0].program)
+    run.note(device=v.device.name if v.device else '', source=v.source, protocol=v.protocol, date=v.date)
     opt = adamw(model, c.lr)
     first = copy.deepcopy(model).eval() if c.beta else None
     for step in range(resume(run, model, opt), c.steps):
         if stop(): save(run, model, opt, step); break
         for group in opt.param_groups: group['lr'] = c.lr*min(1, (step+1)/c.warmup)
         picks = chosen(step, len(questions), SFTConfig(batch=c.questions, seed=c.seed))
-        rollouts = [Rollout(q, k) for k,q in enumerate(picks) for _ in range(c.group)]
+        rollouts = [Rollout(q, k, i) for k,q in enumerate(picks) for i in range(c.group)]
         groups = [rollouts[k*c.group:(k+1)*c.group] for k in range(len(picks))]
         live,spent = rollouts,[0.,0.]
         for turn in range(1, c.turns+1):
@@ -190,23 +235,11 @@ def leap(
         credit = [[a if a>0 else c.negative*a for a in ts] for g in groups for ts in credits(g, c)]
         rows = [(x.sample,a) for r,ts in zip(rollouts, credit) for x,a in zip(r.turns, ts) if a!=0]
         told = policy_step(model, opt, [x for x,_ in rows], [a for _,a in rows], c, first)
-        write_down(run, c, step, questions, rollouts, groups, open_, credit, told, (*spent, time.perf_counter()-t))
+        write_down(run, c, step, questions, rollouts, groups, open_, credit, told, (spent[0], spent[1], time.perf_counter()-t))
         if (step+1)%c.save_every==0 or step+1==c.steps: save(run, model, opt, step+1)
     return run.rows('metrics.jsonl')
 
-# %% ../nbs/13_leap.ipynb #6a46105f
-def write_down(run:Run, c:LeapConfig, step:int, questions:list[Question], rollouts:list[Rollout], groups:list[list[Rollout]], open_:list[bool], credit:list[list[float]], told:dict, spent:tuple):
-    "Ledger rows for all turns, one metrics row"
-    for i,(r,ts) in enumerate(zip(rollouts, credit)):
-        for t,(x,a) in enumerate(zip(r.turns, ts), 1):
-            run.add('ledger.jsonl', step=step, task=questions[r.question].task.name, group=r.group, sample=i%c.group, turn=t, tokens_ctx=len(x.sample.canvas.before)+len(x.sample.canvas.after), tokens_gen=len(x.sample.middle), n_forward=x.sample.forwards,
-                status=x.verdict.status, reason=x.verdict.reason.kind if x.verdict.reason else '', program=x.verdict.program_id, s_judge=round(sum(x.verdict.seconds.values()), 4), activated=open_[r.group], advantage=a)
-    first = [bool(r.passed==1) for r in rollouts if not r.excluded(c.rewards)]
-    run.add('metrics.jsonl', step=step, acc1=sum(first)/max(len(first), 1), acc=sum(bool(r.passed) for r in rollouts)/len(rollouts), activated=sum(open_)/len(open_), turns=sum(len(r.turns) for r in rollouts),
-        excluded=sum(r.excluded(c.rewards) for r in rollouts), advantage_sum=sum(map(sum, credit)), frac_groups_with_signal=sum(any(a for ts in credit[k*c.group:(k+1)*c.group] for a in ts) for k in range(len(groups)))/len(groups),
-        unique=len({r.turns[0].text for r in rollouts}), entropy=-sum(sum(x.sample.logp) for r in rollouts for x in r.turns)/sum(len(x.sample.middle) for r in rollouts for x in r.turns),
-        tokens=sum(len(x.sample.middle) for r in rollouts for x in r.turns), **told, **dict(zip(('s_rollout','s_judge','s_update'), (round(x, 4) for x in spent))))
-
+# %% ../nbs/13_leap.ipynb #923ca79b
 def replay_window(
     rows:list[dict], # Ledger of a run that took all turns (t_min=1)
     t_min:int, # Another window

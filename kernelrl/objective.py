@@ -6,13 +6,13 @@
 __all__ = ['EXCLUDED', 'Reward', 'RewardTable', 'as_group', 'leave_one_out', 'zscore', 'rank', 'turn_credit', 'spread',
            'onestep_views', 'coupled_views', 'likelihood_views', 'Loss', 'k3', 'clipped_loss', 'policy_step']
 
-# %% ../nbs/11_objective.ipynb #6b39b940
+# %% ../nbs/11_objective.ipynb #6c611dc3
 import math, torch
 from dataclasses import dataclass
 from torch import Tensor, nn
 from typing import Any, Callable
 from .core import KernelRLError, Record
-from .lm import Batch, Views, view_logps
+from .lm import Batch, KernelLM, Views, view_logps
 from .sampler import Sample, batch_of, sampled_logps, trace_views
 from .sft import parts
 from .verdict import Verdict
@@ -215,14 +215,14 @@ def clipped_loss(
     mean = lambda x: x.sum().item()/max(tokens, 1)
     return Loss(total, policy.item(), kl.item(), mean(A.abs()), mean((ratio-1).abs()), mean(ratio*A>kept*A), tokens)
 
-# %% ../nbs/11_objective.ipynb #c872d090
+# %% ../nbs/11_objective.ipynb #dc2fc2fb
 def policy_step(
-    model:nn.Module, # Changed in place
+    model:KernelLM, # Changed in place; possibly wrapped by peft
     opt:torch.optim.Optimizer,
     samples:list[Sample], # Those with an advantage
     advantages:list[float], # One for each
     c:Any, # `rows`, `temperature`, `eps`, `beta` and `max_grad_norm` of a run
-    first:nn.Module|None=None, # What the KL is to
+    first:KernelLM|None=None, # What the KL is to
     kind:str='trace', # As for `likelihood_views`
     shrink:int=1, # The same
     masks:Callable[[int],torch.Generator|None]=lambda part: None # Where the masks of each part come from

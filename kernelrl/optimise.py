@@ -6,7 +6,7 @@
 __all__ = ['CHECK', 'Attempt', 'Trail', 'trail_table', 'optimise', 'shipped_skills', 'with_skills', 'Recheck', 'recheck',
            'confirmed']
 
-# %% ../nbs/15d_optimise.ipynb #a86487c1
+# %% ../nbs/15d_optimise.ipynb #def590c2
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -14,37 +14,39 @@ from pathlib import Path
 from typing import Any, Callable, Iterable
 from .conditions import said_of
 from .core import KernelRLError, Record
-from .klineage import Candidate, Context, Proposer, Rules, SLACK, Templates, faster, gain, judging_with, slim
+from .klineage import SLACK, faster, gain, judging_with, slim
 from .program import Program
 from .proposers import Several
+from .rules import Candidate, Context, Proposer, Rules, Templates
 from .skills import Skill, Skilled, load_skills
 from .task import Task
 from .timing import Speedup
 from .transforms import HostGate
 from .verdict import Verdict
 
-# %% ../nbs/15d_optimise.ipynb #197a4196
+# %% ../nbs/15d_optimise.ipynb #b01d45d6
 @dataclass(frozen=True)
 class Attempt(Record):
     "One call of the judge"
     parent:str # Id of the program it was made of
-    move:str
-    by:str
-    program:Program
-    verdict:Verdict
+    move:str # The optimisation, as its proposer calls it
+    by:str # The proposer
+    program:Program # What was judged
+    verdict:Verdict # What the judge said
     gain:Speedup|None = None # Against the start
-    note:str = ''
+    note:str = '' # Of the proposer
 
+# %% ../nbs/15d_optimise.ipynb #75c255a3
 @dataclass(frozen=True)
 class Trail(Record):
     "How a program was optimised"
-    task:Task
-    start:Program
+    task:Task # Of all programs in it
+    start:Program # Where it began
     verdict:Verdict # Of the start
-    attempts:tuple[Attempt,...] = ()
-    best:Program|None = None
+    attempts:tuple[Attempt,...] = () # In order
+    best:Program|None = None # What is returned; the start when nothing helped
     gain:Speedup|None = None # Of the best against the start; None when the start came back
-    budget:int = 0
+    budget:int = 0 # Calls of the judge that were allowed
     @property
     def improved(self)->bool: return self.gain is not None
     @property
@@ -65,6 +67,7 @@ class Trail(Record):
     def __repr__(self): return f'Trail({self.task.name}: {self.gain or "nothing helped"} by {" > ".join(a.move for a in self.path) or "-"}; {self.calls} of {self.budget} calls, {sum(not a.verdict.ok for a in self.attempts)} failures)'
     def _repr_markdown_(self): return trail_table(self)
 
+# %% ../nbs/15d_optimise.ipynb #27c69533
 def trail_table(t:Trail)->str: # Markdown
     "Every call of the judge"
     kept = {a.program.id for a in t.path}

@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['Replay', 'code_of', 'name_and_feedback', 'PolicyProposer', 'ChatPolicy', 'chat_prompt', 'chat_proposer', 'Several']
 
-# %% ../nbs/15a_proposers.ipynb #fb763f28
+# %% ../nbs/15a_proposers.ipynb #a3795a41
 import json, os, random, re, time, urllib.error, urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterable
 from .core import Completion, KernelRLError, Policy
-from .klineage import Candidate, Context, Lineage, Proposer, fresh, load_lineage
+from .klineage import Lineage, load_lineage
 from .program import Program
+from .rules import Candidate, Context, Proposer, fresh
 
 # %% ../nbs/15a_proposers.ipynb #38201d03
 class Replay:
@@ -33,18 +34,23 @@ class Replay:
         return fresh([Candidate(t.simple if down else t.expert, t.move, self.name, t.sites, t.conditions) for t in steps], context)
     def __repr__(self): return f'Replay({len(self.steps)} steps)'
 
-# %% ../nbs/15a_proposers.ipynb #e26bff7f
-def code_of(answer:str)->str: # The answer itself when there is no block
+# %% ../nbs/15a_proposers.ipynb #d8c4785a
+def code_of(
+    answer:str # Of a model, with whatever it says around the code
+)->str: # The answer itself when there is no block
     "The program in an answer: its first fenced block with a function `forward`, else the first block"
     blocks = re.findall(r'```[ \t]*\w*[ \t]*\n(.*?)```', answer, re.S)
     return next((b for b in blocks if 'def forward' in b), blocks[0] if blocks else answer)
 
-def name_and_feedback(context:Context)->str: return context.task.name+(f'\n{context.feedback}' if context.feedback else '')
+# %% ../nbs/15a_proposers.ipynb #03ebd03c
+def name_and_feedback(context:Context)->str:
+    "The shortest question: the task's name, and what the judge said last"
+    return context.task.name+(f'\n{context.feedback}' if context.feedback else '')
 
 @dataclass
 class PolicyProposer:
     "A policy as a proposer"
-    policy:Policy
+    policy:Policy # Who writes
     hole:str = 'core' # core: between prefix and suffix of the program as it stands; whole: all of it
     n:int = 4 # Answers at a time
     ask:Callable[[Context],str] = name_and_feedback # What it is asked
@@ -60,17 +66,17 @@ class PolicyProposer:
             texts = [prefix+a.text+suffix for a in self.policy.complete([self.ask(context)], n, hole=[(prefix,suffix)])[0]]
         return fresh([Candidate(Program(t), 'rewrite', self.name) for t in texts if t.strip()], context)
 
-# %% ../nbs/15a_proposers.ipynb #11511f6c
+# %% ../nbs/15a_proposers.ipynb #9a010c8c
 @dataclass
 class ChatPolicy:
     "A model behind an OpenAI-compatible endpoint, as a `Policy`"
     url:str # Up to and including /v1
-    model:str
+    model:str # As the server calls it
     key_env:str = 'OPENAI_API_KEY' # Environment variable with the key; none is sent if it is not set
-    temperature:float = .7
-    max_tokens:int = 4096
+    temperature:float = .7 # Of the sampling
+    max_tokens:int = 4096 # In one answer
     timeout:float = 120. # Seconds for one request
-    tries:int = 3
+    tries:int = 3 # Of one request
     pause:float = 1. # Seconds before the second try; doubled for each further one
     system:str = 'You write CUDA kernels. Answer with one complete program in one fenced code block.'
     name:str = '' # The model if empty
@@ -108,7 +114,7 @@ class ChatPolicy:
 def _around(prompt:str, prefix:str, suffix:str)->str:
     return f'{prompt}\n\nThe program begins and ends like this. Write only what stands between, in one fenced block.\n\nBeginning:\n```\n{prefix}\n```\nEnd:\n```\n{suffix}\n```'
 
-# %% ../nbs/15a_proposers.ipynb #fb1c6c18
+# %% ../nbs/15a_proposers.ipynb #e208d4e4
 def chat_prompt(context:Context)->str:
     "A request in words"
     want = 'Make this program faster by one optimisation; it must stay right for all shapes.' if context.direction=='optimise' else 'Take exactly one optimisation out of this program; it must stay right. Change nothing else.'
@@ -126,19 +132,20 @@ The program: CUDA in CuPy. `forward` may only allocate with cp.empty, cp.empty_l
 
 def chat_proposer(
     url:str, # Up to and including /v1
-    model:str,
+    model:str, # As the server calls it
     n:int=4, # Answers at a time
     **settings:Any # As for `ChatPolicy`
 )->PolicyProposer:
     "A model behind an endpoint that writes whole programs"
     return PolicyProposer(ChatPolicy(url, model, **settings), 'whole', n, chat_prompt)
 
-# %% ../nbs/15a_proposers.ipynb #6ed332be
+# %% ../nbs/15a_proposers.ipynb #86a198dd
 @dataclass
 class Several:
     "Proposers in turn: the first idea of each, then the second of each"
-    proposers:tuple[Proposer,...]
+    proposers:tuple[Proposer,...] # Who are asked, in this order
     name:str = 'several'
     def propose(self, context:Context)->list[Candidate]:
+        "The ideas of all, one of each at a time"
         each = [p.propose(context) for p in self.proposers]
         return fresh([c[i] for i in range(max(map(len, each), default=0)) for c in each if i<len(c)], context)

@@ -10,9 +10,20 @@ import re
 from .draft import Draft, apply_steps, fill, flat_element, four_packs, load_operands, operands, over_lanes, use_packs
 from .zoo import Core
 
-# %% ../nbs/08b_reductions.ipynb #fd962f31
+# %% ../nbs/08b_reductions.ipynb #3af0a0c3
 _LOWEST = '-3.4e38f'
 START = {'sum':'0.0f', 'max':_LOWEST} # What a reduction begins with
+
+def accumulate(
+    kind:str, # sum or max
+    name:str, # Of the running result
+    term:str # In which v stands for the element
+)->str: # A statement
+    "Take one more term in"
+    term = re.sub(r'\bv\b', '$v', term)
+    return f'{name} += {term};' if kind=='sum' else f'{name} = fmaxf({name}, {term});'
+
+# %% ../nbs/08b_reductions.ipynb #215e59a8
 _WARP = '''
     #pragma unroll
     for (int gap = 16; gap > 0; gap /= 2) @take
@@ -38,11 +49,6 @@ _TREE = '''
     a = part[0];
     __syncthreads(); // before the next one writes
 '''
-
-def accumulate(kind:str, name:str, term:str)->str:
-    "Take one more term in"
-    term = re.sub(r'\bv\b', '$v', term)
-    return f'{name} += {term};' if kind=='sum' else f'{name} = fmaxf({name}, {term});'
 
 def _reducer(d:Draft, kind:str)->str: # Its name, '' for a thread that works alone
     "Add the function that reduces across threads"
@@ -233,7 +239,7 @@ def loss_(d:Draft, x:str, out:str, before:tuple[str,...], core:Core, after:tuple
     d.launch(name, '(blocks,)', f'({T},)', [x, *names, 'part', n, *[f'$d{" // v" if d.vec else ""}']*wide])
     d.launch('finish', '(1,)', f'({256 if block else 1},)', ['part', out, parts, f'{x}.size'])
 
-# %% ../nbs/08b_reductions.ipynb #e0432a9f
+# %% ../nbs/08b_reductions.ipynb #bd7c81fc
 _SCAN_ALONE = '''
     float total = 0.0f;
     for (int $j = 0; $j < $d; $j++) {
@@ -264,6 +270,8 @@ _SCAN_READ = '''
         @chain
     }
 '''
+
+# %% ../nbs/08b_reductions.ipynb #a08674c3
 _SCAN_PACK = '''
     float run[V], $v = 0.0f; // sums within the pack
     if ($j < $d) {
@@ -287,7 +295,7 @@ _SCAN_PACK_STORE = '''
     ((Pack<V>*)$out)[$row * $d + $j] = q;
 '''
 
-# %% ../nbs/08b_reductions.ipynb #73bd32fe
+# %% ../nbs/08b_reductions.ipynb #bcb3f475
 _SCAN_SHARED = '''
     part[$t] = $v;
     __syncthreads();
@@ -320,17 +328,23 @@ _SCAN_OWN = '''
     if ($t % 32 == 0) left = 0.0f;
 '''
 
-def scan_(d:Draft, x:str, out:str, before:tuple[str,...], core:Core, after:tuple[str,...], name:str):
-    "A running sum along each row"
-    if d.vec: use_packs(d)
-    at,width,names = '$row * $d + $j','$d // v' if d.vec else '$d',[op.operand for op in operands(*before)]
+# %% ../nbs/08b_reductions.ipynb #146bf746
+def _scan_body(d:Draft, before:tuple[str,...], after:tuple[str,...])->list[str]:
+    "The kernel that runs along a row"
+    at = '$row * $d + $j'
     chain,post,load = apply_steps(d, before, at, '$j', '$row'),apply_steps(d, after, '', '', ''),d.get(f'x[{at}]')
     store = fill(_SCAN_PACK_STORE, post=post, v=d.put('$v')) if d.vec else [*post, f'$out[{at}] = {d.put("$v")};']
+    if not d.has('block'): return fill(_SCAN_ALONE, x=load, chain=chain, store=store)
     scan = fill(_SCAN_SHUFFLE, own=fill(_SCAN_OWN) if d.vec else [], add=[] if d.vec else '$v += earlier;') if d.has('shuffle') else fill(_SCAN_SHARED)
     read = fill(_SCAN_READ, x=load, chain=chain)
     if d.vec: read = fill(_SCAN_PACK, loads=[*load_operands(d, before, 'full', at), *load_operands(d, before, 'row', '$j')], element=d.get('px.e[$c]'), chain=[l.replace('$v','a') for l in chain])
-    body = fill(_SCAN, read=read, scan=scan, store=store) if d.has('block') else fill(_SCAN_ALONE, x=load, chain=chain, store=store)
-    d.kernel(name, [*d.params(['x',*names]), f'{d.T}* $out', 'int $n', 'int $d'], [*_team(d), *body])
+    return fill(_SCAN, read=read, scan=scan, store=store)
+
+def scan_(d:Draft, x:str, out:str, before:tuple[str,...], core:Core, after:tuple[str,...], name:str):
+    "A running sum along each row"
+    if d.vec: use_packs(d)
+    width,names = '$d // v' if d.vec else '$d',[op.operand for op in operands(*before)]
+    d.kernel(name, [*d.params(['x',*names]), f'{d.T}* $out', 'int $n', 'int $d'], [*_team(d), *_scan_body(d, before, after)])
     d.say(f'$n, $d = {x}.shape', f'{out} = cp.empty_like({x})')
     if d.vec: d.say(f'v = {d.V} if $d % {d.V} == 0 else 1')
     grid,T = ('$n',d.look.threads) if d.has('block') else (d.look.ceil('$n', 64),64)

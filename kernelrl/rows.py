@@ -5,15 +5,16 @@
 # %% auto #0
 __all__ = ['SHARES', 'composition', 'splits', 'level', 'pass_rates', 'Row', 'plan_summary', 'slim', 'row']
 
-# %% ../nbs/08h_rows.ipynb #e5268dbd
+# %% ../nbs/08h_rows.ipynb #ff9ab3b9
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Iterable
 from .core import KernelRLError, Record, canonical, derive_seed
+from .eager import eager_ops
 from .funnel import Entry
 from .program import Launch, Plan, Program
-from .task import Task, eager_ops
+from .task import Task
 from .verdict import Verdict
 from .zoo import composition as zoo_composition, split as zoo_split
 

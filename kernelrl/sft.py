@@ -6,8 +6,8 @@
 __all__ = ['LORA_TARGETS', 'example', 'examples', 'complementary', 'SFTConfig', 'rate', 'chosen', 'adamw', 'parts', 'sft',
            'batch_at', 'bound', 'add_lora', 'ship', 'pretrained']
 
-# %% ../nbs/10c_sft.ipynb #297e856e
-import copy, math, os, torch, warnings
+# %% ../nbs/10c_sft.ipynb #d1a3de76
+import copy, math, os, shutil, torch, warnings
 from dataclasses import dataclass
 from pathlib import Path
 from torch import Tensor, nn
@@ -213,7 +213,7 @@ def add_lora(
     assert all(any(f'.{t}.lora_A' in n and p.requires_grad for n,p in wrapped.named_parameters()) for t in targets)
     return wrapped
 
-# %% ../nbs/10c_sft.ipynb #dfb4b839
+# %% ../nbs/10c_sft.ipynb #de4c1032
 def ship(
     model:KernelLM,
     tok:PreTrainedTokenizerFast,
@@ -221,11 +221,15 @@ def ship(
     card:str # README.md: how it was trained, what it can do
 )->Path: # The folder
     "Write a model to be taken elsewhere"
-    half = copy.deepcopy(model).to('cpu', torch.float16)
-    half.save_pretrained(folder)
-    tok.save_pretrained(folder)
-    atomic_write(Path(folder)/'README.md', card)
-    return Path(folder)
+    folder,half = Path(folder),copy.deepcopy(model).cpu().half()
+    part = folder.with_name(f'{folder.name}.part') # Beside it, then renamed: a model that is there is whole
+    shutil.rmtree(part, ignore_errors=True)
+    half.save_pretrained(part)
+    tok.save_pretrained(part)
+    atomic_write(part/'README.md', card)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(part, folder)
+    return folder
 
 def pretrained(
     name:str|Path='nano', # A folder; nano is the one that comes with the repository
@@ -235,4 +239,5 @@ def pretrained(
     places = [Path(name)] if str(name)!='nano' else [Path(__file__).parent.parent/'data'/'nano' if '__file__' in globals() else Path('../data/nano'), Path('data/nano')]
     folder = next((p for p in places if (p/'config.json').exists()), None)
     if folder is None: raise KernelRLError(f'{places[0]}: holds no model; work in a clone of the repository with its data, or train one with benchmarks/train_h200.py')
-    return KernelLM.from_pretrained(folder, dtype=torch.float32).to(device).eval(),PreTrainedTokenizerFast.from_pretrained(folder)
+    model = KernelLM.from_pretrained(folder, dtype=torch.float32)
+    return model.to(device).eval(),PreTrainedTokenizerFast.from_pretrained(folder) # type: ignore[arg-type] # transformers wraps `to` without its self

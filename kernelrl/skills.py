@@ -6,15 +6,16 @@
 __all__ = ['Effect', 'Trip', 'Skill', 'card', 'family', 'intent_of', 'lift', 'Skilled', 'round_trip', 'admit', 'save_skills',
            'load_skills', 'book_table']
 
-# %% ../nbs/15c_skills.ipynb #daaafb8d
+# %% ../nbs/15c_skills.ipynb #5e45c70e
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterable
 from .conditions import Flip, Precondition, labelled, predicate, said_of
 from .core import KernelRLError, Record, atomic_write, read_jsonl
-from .klineage import Candidate, Context, Judging, Lineage, Rules, Templates, apply_sites, features, fresh, gain, merged, parses, slower, with_flag
+from .klineage import Judging, Lineage, gain, slower
 from .program import Program
+from .rules import Candidate, Context, Rules, Templates, apply_sites, features, fresh, merged, parses, with_flag
 from .task import Task
 from .timing import Speedup
 from .transforms import Site, diff
@@ -22,38 +23,39 @@ from .walk import TRANSFORMS
 from .writers import FLAGS
 from .zoo import recipe
 
-# %% ../nbs/15c_skills.ipynb #65ed520d
+# %% ../nbs/15c_skills.ipynb #d7251465
 @dataclass(frozen=True)
 class Effect(Record):
     "What an optimisation brought, once"
-    task:str
+    task:str # Its name
     family:str # Of the zoo's; '' elsewhere
     after:tuple[str,...] # What was in the program already
-    gain:Speedup
+    gain:Speedup # With it, over without it
 
 @dataclass(frozen=True)
 class Trip(Record):
     "Down and up again, on a program of another task"
-    task:str
-    program:str
-    ok:bool
+    task:str # Its name
+    program:str # Its name
+    ok:bool # It came back right, and no slower
     why:str = '' # When it was not
     gain:Speedup|None = None # Of the way up
     texts:tuple[str,...] = () # Ids: before, down, up again
 
+# %% ../nbs/15c_skills.ipynb #66a78d40
 @dataclass(frozen=True)
 class Skill(Record):
     "An optimisation, and when it applies"
     move:str # A transform's name, or flag:name for a template of the zoo (synthetic)
-    intent:str
-    before:str # The smallest example: the lines that change
-    after:str
-    pre:tuple[Precondition,...] = ()
-    effects:tuple[Effect,...] = ()
+    intent:str # What it does, in a sentence
+    before:str # The smallest example: a program without it
+    after:str # The same with it
+    pre:tuple[Precondition,...] = () # When it applies
+    effects:tuple[Effect,...] = () # What it brought
     risks:tuple[str,...] = () # What went wrong where it was tried
     evidence:tuple[str,...] = () # lineage:step
-    flips:tuple[Flip,...] = ()
-    trips:tuple[Trip,...] = ()
+    flips:tuple[Flip,...] = () # The trials of its conditions
+    trips:tuple[Trip,...] = () # Of its admission
     @property
     def synthetic(self)->bool: return self.move.startswith('flag:')
     @property
@@ -94,14 +96,17 @@ Effect ({s.expected():.2f}x on the geometric mean):
 ```
 """+(('Risks: '+'; '.join(s.risks)+'.\n') if s.risks else '')
 
-# %% ../nbs/15c_skills.ipynb #7b844dd1
+# %% ../nbs/15c_skills.ipynb #f4789629
 def family(task:Task)->str:
     "A zoo task's family, '' for any other"
     try: return recipe(task).family
     except KernelRLError: return ''
 
-def intent_of(move:str)->str: return FLAGS[move.removeprefix('flag:')] if move.startswith('flag:') else TRANSFORMS[move,'optimise'].doc if (move,'optimise') in TRANSFORMS else move
+def intent_of(move:str)->str:
+    "What an optimisation does, in a sentence"
+    return FLAGS[move.removeprefix('flag:')] if move.startswith('flag:') else TRANSFORMS[move,'optimise'].doc if (move,'optimise') in TRANSFORMS else move
 
+# %% ../nbs/15c_skills.ipynb #d3cc49e1
 def lift(
     lineages:Iterable[Lineage],
     trials:Iterable[Flip]=(), # From `flips` and `forced`
@@ -121,11 +126,11 @@ def lift(
         out.append(Skill(move, intent_of(move), example.simple.text, example.expert.text, tuple(labelled(n, k, tried, seen) for n,k in sorted(kinds.items())), effects, risks, tuple(f'{l.id}:{i}' for l,i,_ in mine), tried))
     return sorted(out, key=lambda s: -s.expected())
 
-# %% ../nbs/15c_skills.ipynb #4be920d8
+# %% ../nbs/15c_skills.ipynb #964d001a
 @dataclass(frozen=True)
 class Skilled:
     "Admitted skills as a proposer, the most helpful first"
-    skills:tuple[Skill,...]
+    skills:tuple[Skill,...] # In any order
     any:bool = False # Those not admitted too
     name:str = 'skills'
     def propose(self, context:Context)->list[Candidate]:
@@ -145,8 +150,13 @@ class Skilled:
                 if parses(text): (singles if i else wholes).append(Candidate(Program(text), s.move, self.name, len(used), merged(used), expected=gains))
         return fresh([*wholes, *singles], context)
 
-# %% ../nbs/15c_skills.ipynb #4a9201e8
-def round_trip(s:Skill, task:Task, program:Program, judging:Judging)->Trip|None: # None if there is nothing to take out
+# %% ../nbs/15c_skills.ipynb #4067a582
+def round_trip(
+    s:Skill,
+    task:Task, # None of those that it was learnt on
+    program:Program, # With the optimisation
+    judging:Judging # That is asked
+)->Trip|None: # None if there is nothing to take out
     "Take the optimisation out of a program, and let the skill put it in again"
     proposer = Templates() if s.synthetic else Rules()
     down = next((c for c in proposer.propose(Context(task, program, 'simplify', n=64)) if c.move==s.move), None)
@@ -163,8 +173,8 @@ def round_trip(s:Skill, task:Task, program:Program, judging:Judging)->Trip|None:
 def admit(
     skill:Skill,
     heldout:Iterable[tuple[Task,Program]], # Programs on which to try it; those of its own tasks are passed over
-    judging:Judging,
-    tries:int=3
+    judging:Judging, # That is asked
+    tries:int=3 # Trips, at most
 )->Skill:
     "Try a skill on held-out programs until one round trip succeeds"
     own,trips = {e.task for e in skill.effects},list(skill.trips)

@@ -5,16 +5,17 @@
 # %% auto #0
 __all__ = ['SLOW', 'shipped_pairs', 'room', 'picks', 'zoo_with_room', 'table_pairs', 'folder_pairs', 'pairs_from']
 
-# %% ../nbs/08e_sources.ipynb #dfe63f63
+# %% ../nbs/08e_sources.ipynb #03938054
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Iterable, Iterator
 from .alike import likeness, shingles
 from .core import KernelRLError, derive_seed
+from .eager import eager_ops
 from .program import Program
-from .task import Task, _from_source, _read_table, eager_ops, load_tasks, shipped_programs, shipped_tasks
-from .timing import GPUS, estimate_eager
+from .roofline import GPUS, estimate_eager
+from .task import Task, _from_source, _read_table, load_tasks, shipped_programs, shipped_tasks
 from .writers import Flags, allowed, variants, write
 from .zoo import zoo_tasks
 

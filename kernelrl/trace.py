@@ -15,14 +15,14 @@ from .program import (ArgError, Arg, Buffer, DTYPE_BYTES, Fill, Launch, Module, 
     check_pointer, check_scalar, dtype_ctype, kernels, param_types)
 from .task import Signature, Spec
 
-# %% ../nbs/02a_trace.ipynb #a668738e
+# %% ../nbs/02a_trace.ipynb #cf6b9faa
 class Refusal(BaseException):
     "The trace refuses the program (not an `Exception`, so that a candidate's `except Exception` does not swallow it)"
     def __init__(self, kind:str, message:str): super().__init__(message); self.kind = kind
 
 class Recorder:
     "What a running trace has collected"
-    def __init__(self):
+    def __init__(self)->None:
         self.modules:list[Module] = []
         self.buffers:list[Buffer] = []
         self.steps:list[Launch|Fill] = []
@@ -132,7 +132,7 @@ class Array:
         if last%d.itemsize: raise ValueError(f'{last} bytes in the last axis do not divide into {d}')
         return Array(self._buffer, (*self.shape[:-1], last//d.itemsize) if self.shape else (), d, offset=self._offset)
 
-# %% ../nbs/02a_trace.ipynb #dd146d03
+# %% ../nbs/02a_trace.ipynb #c76001bf
 def _getitem(self, key):
     "Basic slicing: a view"
     key = key if isinstance(key, tuple) else (key,)
@@ -152,6 +152,7 @@ def _getitem(self, key):
         else: _T.rec.refuse('library_call', f'indexing with {type(k).__name__} gathers values; write it as a CUDA kernel')
     return Array(self._buffer, (*shape, *self.shape[d:]), self.dtype, (*strides, *self.strides[d:]), off)
 
+# %% ../nbs/02a_trace.ipynb #9b6585a2
 def _fill(self, value):
     "Set the whole buffer to a constant"
     b = _T.rec.buffers[self._buffer]
@@ -166,6 +167,7 @@ def _setitem(self, key, value):
 
 for _n,_f in (('__getitem__',_getitem), ('__setitem__',_setitem), ('fill',_fill)): setattr(Array, _n, _f)
 
+# %% ../nbs/02a_trace.ipynb #6f223902
 def _refuse_op(name:str, kind:str, what:str):
     def op(self, *a, **k): _T.rec.refuse(kind, f'{what} ({name.strip("_")}); {"values are only known to the kernels" if kind=="reads_value" else "write it as a CUDA kernel"}')
     return op
@@ -203,7 +205,17 @@ def _arg(param:tuple[str,str], v:Any, i:int, kernel:str)->Arg:
         return Arg(ct, value=check_scalar(ct, v, typed and typed.name))
     except ArgError as e: _T.rec.refuse(e.kind, f'{kernel}: argument {i} ({name}) {e}')
 
-# %% ../nbs/02a_trace.ipynb #b11f844e
+# %% ../nbs/02a_trace.ipynb #e2d36bb1
+def _cluster(code:str, name:str, cluster:Any, grid:tuple)->tuple|None:
+    "Blocks of a cluster: the `cluster` of the launch, or `__cluster_dims__` of the kernel"
+    m = re.search(r'__cluster_dims__\s*\(([\d\s,]+)\)[^{;]*?\b'+re.escape(name.partition('<')[0])+r'\s*\(', code)
+    c = cluster or (tuple(int(n) for n in m[1].split(',')) if m else None)
+    if c is None: return None
+    c = (tuple(c)+(1,1,1))[:3]
+    if math.prod(c)>16 or any(g%n for g,n in zip(grid,c)): _T.rec.refuse('launch_config', f'{name}: grid {grid} does not divide into clusters of {c} (at most 16 blocks)')
+    return c
+
+# %% ../nbs/02a_trace.ipynb #b0c25b00
 NAME = re.compile(r'[A-Za-z_][\w:]*(<[\w :,<>*&+()-]*>)?') # A kernel's name expression
 
 class RawKernel:
@@ -228,18 +240,10 @@ class RawKernel:
         grid,block = _dim3(grid,'grid'),_dim3(block,'block')
         _T.rec.step(Launch(self.name, _T.rec.module(self._code, self._options), grid, block, shared, tuple(_arg(p,v,i,self.name) for i,(p,v) in enumerate(zip(params,args))), _cluster(self._code, self.name, cluster, grid)))
 
-def _cluster(code:str, name:str, cluster:Any, grid:tuple)->tuple|None:
-    "Blocks of a cluster: the `cluster` of the launch, or `__cluster_dims__` of the kernel"
-    m = re.search(r'__cluster_dims__\s*\(([\d\s,]+)\)[^{;]*?\b'+re.escape(name.partition('<')[0])+r'\s*\(', code)
-    c = cluster or (tuple(int(n) for n in m[1].split(',')) if m else None)
-    if c is None: return None
-    c = (tuple(c)+(1,1,1))[:3]
-    if math.prod(c)>16 or any(g%n for g,n in zip(grid,c)): _T.rec.refuse('launch_config', f'{name}: grid {grid} does not divide into clusters of {c} (at most 16 blocks)')
-    return c
-
+# %% ../nbs/02a_trace.ipynb #a3509a78
 class RawModule:
     "The stand-in for `cp.RawModule`"
-    def __init__(self, *, code=None, path=None, options=(), backend='nvrtc', translate_cucomplex=False, enable_cooperative_groups=False, name_expressions=None, jitify=False):
+    def __init__(self, *, code=None, path=None, options=(), backend='nvrtc', translate_cucomplex=False, enable_cooperative_groups=False, name_expressions=None, jitify=False)->None:
         if path is not None: _T.rec.refuse('file_access', f'RawModule(path={path!r}) loads a file; give the source in code=')
         self._make = lambda name: RawKernel(code, name, options, backend, enable_cooperative_groups=enable_cooperative_groups, jitify=jitify)
         self._kernels:dict[str,RawKernel] = {}
@@ -292,7 +296,7 @@ def cupy_stand_in()->Namespace: # Everything a program may use
         empty_like=_LIKE(None), zeros_like=_LIKE(0), ones_like=_LIKE(1), full_like=lambda x, fill_value, dtype=None, **k: _alloc(x.shape, dtype or x.dtype, fill_value),
         asarray=_same, ascontiguousarray=_same, bool_=_DTYPES['bool'], **_DTYPES, **{k:v for k,v in _MATH.items() if not callable(v)})
 
-# %% ../nbs/02a_trace.ipynb #aa8e1424
+# %% ../nbs/02a_trace.ipynb #c208df8d
 _BUILTINS = '''abs all any bool bytes dict divmod enumerate filter float format frozenset hash int isinstance issubclass iter len list map max min next object pow range repr reversed round set slice
 sorted str sum tuple type zip property staticmethod classmethod super Exception ValueError TypeError KeyError IndexError AttributeError RuntimeError NotImplementedError AssertionError
 ZeroDivisionError OverflowError StopIteration ImportError ArithmeticError LookupError True False None NotImplemented Ellipsis __build_class__'''.split()
@@ -302,6 +306,7 @@ _FRAMES = {n for t in (types.CodeType,types.FrameType,types.TracebackType,types.
 _DUNDERS = set('__name__ __doc__ __init__ __call__ __repr__ __str__ __eq__ __hash__ __len__ __iter__ __next__ __getitem__ __enter__ __exit__ __post_init__ __slots__ __all__'.split())
 _KNOWN_IMPORTS = {'torch':'the answer must come from CUDA kernels', 'os':'a program has no files or processes', 'sys':'a program has no files or processes', 'subprocess':'a program has no files or processes', 'ctypes':'a program has no libraries', 'time':'a program has no clock', 'threading':'a program has no threads'}
 
+# %% ../nbs/02a_trace.ipynb #66fdb50e
 def _private(name:str)->bool: return name.startswith('_') and name not in ('__init__','__name__','__doc__') or name in _FRAMES
 
 def _lint(tree:ast.AST):
@@ -318,6 +323,7 @@ def _lint(tree:ast.AST):
         for i in binds(n):
             if i.startswith('__') and i.endswith('__') and i not in _DUNDERS and not (isinstance(n, ast.alias) and i==n.name): _T.rec.refuse('introspection', f'{line}: defines {i}, which a program may not')
 
+# %% ../nbs/02a_trace.ipynb #64b5d12c
 class _Formatter(string.Formatter):
     "What `str.format` does, without a way into what it formats"
     def get_field(self, name, args, kwargs):
@@ -331,6 +337,14 @@ class _Guard(ast.NodeTransformer):
         if n.attr not in ('format','format_map') or not isinstance(n.ctx, ast.Load): return n
         return ast.copy_location(ast.Call(ast.Name('getattr', ast.Load()), [n.value, ast.Constant(n.attr)], []), n)
 
+def _getattr(o, name, *default):
+    if type(name) is not str or _private(name): _T.rec.refuse('introspection', f'getattr of {str(name)!r}, which a program may not')
+    if name in ('format','format_map') and (isinstance(o, str) or isinstance(o, type) and issubclass(o, str)):
+        do = (lambda s,*a,**k: _Formatter().vformat(s, a, k)) if name=='format' else (lambda s,m: _Formatter().vformat(s, (), m))
+        return do if isinstance(o, type) else functools.partial(do, o)
+    return getattr(o, name, *default)
+
+# %% ../nbs/02a_trace.ipynb #c3320939
 _LEADS_OUT = {'wraps','update_wrapper','get_type_hints','ForwardRef','get_args','singledispatch','singledispatchmethod','partialmethod'} # They read attributes or evaluate strings by name
 
 def _importer(name, globals=None, locals=None, fromlist=(), level=0):
@@ -341,13 +355,6 @@ def _importer(name, globals=None, locals=None, fromlist=(), level=0):
     if root=='numpy': return _T.np
     if root in ('math','functools','textwrap','itertools','typing','__future__'): return public(__import__(root))
     _T.rec.refuse('import_refused', f'imports {name}: {_KNOWN_IMPORTS.get(root, "only cupy, numpy (dtypes), math, functools, itertools, textwrap and typing are there")}')
-
-def _getattr(o, name, *default):
-    if type(name) is not str or _private(name): _T.rec.refuse('introspection', f'getattr of {str(name)!r}, which a program may not')
-    if name in ('format','format_map') and (isinstance(o, str) or isinstance(o, type) and issubclass(o, str)):
-        do = (lambda s,*a,**k: _Formatter().vformat(s, a, k)) if name=='format' else (lambda s,m: _Formatter().vformat(s, (), m))
-        return do if isinstance(o, type) else functools.partial(do, o)
-    return getattr(o, name, *default)
 
 # %% ../nbs/02a_trace.ipynb #0863b516
 def _input(spec:Spec, role:str):
@@ -386,7 +393,7 @@ def _check_names(forward, signature:Signature):
     missing = [s.name for s in signature.params if s.name not in names]
     if missing: _T.rec.refuse('forward_signature', f'forward({", ".join(names)}) has no parameter {", ".join(missing)}; parameters arrive by name: {", ".join(f"{s.name} {list(s.shape)}" for s in signature.params)}')
 
-# %% ../nbs/02a_trace.ipynb #23b44d88
+# %% ../nbs/02a_trace.ipynb #6a071a83
 def _finish(result:Any, signature:Signature)->Plan:
     "Check what `forward` returned and make the Plan"
     rec,outs = _T.rec,list(result) if isinstance(result,(tuple,list)) else [result]
@@ -407,6 +414,7 @@ def _finish(result:Any, signature:Signature)->Plan:
         ids.append(o._buffer)
     return Plan(tuple(rec.modules), tuple(rec.buffers), tuple(rec.steps), tuple(ids), tuple(rec.notes))
 
+# %% ../nbs/02a_trace.ipynb #82545652
 def _program_line(e:BaseException)->int|None:
     "The line of the program in which `e` was raised"
     tb,line = e.__traceback__,getattr(e,'line',None) # A refusal inside a C++ wrapper knows its line

@@ -7,15 +7,16 @@ __all__ = ['PLAIN', 'FAST', 'Condition', 'Edit', 'Site', 'Refused', 'Transform',
            'HostGate', 'mistakes', 'traces', 'restrict_off', 'no_alias', 'restrict_on', 'bounds_off', 'bounds_on',
            'unroll_off', 'unroll_on', 'fast_off', 'tolerant', 'fast_on']
 
-# %% ../nbs/14_transforms.ipynb #e53ac449
+# %% ../nbs/14_transforms.ipynb #2ac29515
 import difflib, itertools, re
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator
 from .core import Finding, KernelRLError, Record
-from .device import CompileError
 from .host import Unsupported, compile_host, run_host
+from .nvrtc import CompileError
 from .program import Plan, Program
-from .task import Reference, Task
+from .reference import Reference
+from .task import Task
 from .trace import TraceRefused, trace
 from .verify import EPS, Check, compare, verify_one, yardstick
 from ._syntax import Function, Source, atom, header, indent_at, infix, line_at, parenthesise, peel, squeeze, text, trips, walk
@@ -61,7 +62,7 @@ class Site(Record):
         return f'{self.direction} {self.transform} in {self.kernel or "a type"}: {what if len(what)<70 else what[:67]+"..."} ({state})'
     def _repr_markdown_(self): return f'`{self!r}`\n\n'+'\n'.join(f'* `{c!r}`' for c in self.conditions)
 
-# %% ../nbs/14_transforms.ipynb #ccb8fbf8
+# %% ../nbs/14_transforms.ipynb #943d7ce7
 class Refused(KernelRLError):
     "A transform does not apply; the message names the condition"
 
@@ -78,7 +79,7 @@ class Transform:
         plans:tuple[Plan,...]=() # Its traces: what is launched with which sizes and addresses
     )->list[Site]: # Refused ones too
         "Every site of a program, with its conditions checked"
-        src = source if isinstance(source, Source) else Source(getattr(source, 'text', source), plans)
+        src = source if isinstance(source, Source) else Source(source.text if isinstance(source, Program) else source, plans)
         return [replace(s, transform=self.name, direction=self.direction, before=src.get(*s.span)) for s in self.rule(src)]
     def apply(self,
         source:str, # The text in which the site was found
@@ -123,7 +124,7 @@ def rule(
         return t
     return make
 
-# %% ../nbs/14_transforms.ipynb #d541a710
+# %% ../nbs/14_transforms.ipynb #9cb8fe16
 def site_at(
     fn:Function|str, # The function, or '' for a type
     span:tuple[int,int],
@@ -132,7 +133,7 @@ def site_at(
     **bindings:Any
 )->Site:
     "A site; `find` fills in the rest"
-    return Site('', '', getattr(fn, 'name', fn), tuple(span), '', tuple((k,str(v)) for k,v in bindings.items()), tuple(conditions), tuple(edits))
+    return Site('', '', fn if isinstance(fn, str) else fn.name, span, '', tuple((k,str(v)) for k,v in bindings.items()), tuple(conditions), tuple(edits))
 
 def swap(fn:Function, node, new:str)->Edit: return Edit(*fn.at(node), new)
 

@@ -4,9 +4,10 @@
     python nbs/run_cuda.py studies/sft outputs.json size=tiny steps=10     # there: run a whole study with these parameters, keep what every cell showed
     python nbs/run_cuda.py studies/sft outputs.json --merge                # at home: store it in the notebook
 
-A study that stops because its time was up (parameter `limit_seconds`) exits with 75: call it again and it goes on.
+A study that stops because its time was up (parameter `limit_seconds`) exits with 75: call it again and it goes on. Its file is written after every cell; only that of a run which came to its end is merged.
+What notebooks take of IPython is here too. A figure that needs plotly is left out where there is none, and its cell says so: carry the wheel to have it.
 """
-import ast, contextlib, io, json, os, re, sys, time, traceback
+import ast, contextlib, importlib.machinery, io, json, os, re, sys, time, traceback, types
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -25,6 +26,30 @@ def show(value)->dict:
         if hasattr(value, method) and not isinstance(value, type) and (x := getattr(value, method)()) is not None: data[mime] = x
     return {'output_type':'execute_result', 'execution_count':None, 'metadata':{}, 'data':data}
 
+class Markdown:
+    "IPython's, where there is no IPython"
+    def __init__(self, data:str): self.data = data
+    def _repr_markdown_(self)->str: return self.data
+    def __repr__(self): return '<IPython.core.display.Markdown object>'
+
+def stand_in():
+    "Let `from IPython.display import Markdown` be possible here"
+    with contextlib.suppress(ImportError):
+        import IPython.display # noqa: F401
+        return
+    for name in ('IPython','IPython.display'):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
+    sys.modules['IPython'].display = sys.modules['IPython.display']
+    sys.modules['IPython.display'].Markdown = Markdown
+
+def keep(file:Path, out:dict):
+    "Write outputs completely or not at all"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(file.name+'.part')
+    part.write_text(json.dumps(out, indent=1))
+    os.replace(part, file)
+
 class Tee(io.StringIO):
     "Keeps what is printed, and lets it through"
     def write(self, s): sys.__stdout__.write(s); sys.__stdout__.flush(); return super().write(s)
@@ -36,22 +61,27 @@ def run_cell(source:str, env:dict, out=io.StringIO)->list[dict]:
     text,value = out(),None
     with contextlib.redirect_stdout(text):
         exec(compile(tree, '<cell>', 'exec'), env)
-        if last and not source.rstrip().endswith(';'): value = eval(compile(ast.Expression(last.value), '<cell>', 'eval'), env)
-        elif last: exec(compile(ast.Module([last], []), '<cell>', 'exec'), env)
+        try:
+            if last and not source.rstrip().endswith(';'): value = eval(compile(ast.Expression(last.value), '<cell>', 'eval'), env)
+        except ModuleNotFoundError as e:
+            if tree.body or (e.name or '').partition('.')[0]!='plotly': raise
+            print('This figure was not drawn: there is no plotly on the machine of this run.') # Nothing but a figure to be shown
+        if last and source.rstrip().endswith(';'): exec(compile(ast.Module([last], []), '<cell>', 'exec'), env)
     said = [{'output_type':'stream', 'name':'stdout', 'text':text.getvalue()}] if text.getvalue() else []
     return said+([show(value)] if value is not None else [])
 
 def cells(page:str)->list[dict]: return [c for c in json.loads((HERE/f'{page}.ipynb').read_text())['cells'] if c['cell_type']=='code']
 
-def run(page:str)->dict[str,list]: # Cell id -> outputs, of the cuda cells
-    "Run a page from top to bottom"
-    env,out = {'__name__':'__main__'},{}
+def run(page:str, file:Path)->dict[str,list]: # Cell id -> outputs, of the cuda cells
+    "Run a page from top to bottom; what its `#| cuda` cells showed is in the file after each of them"
+    env,out,t = {'__name__':'__main__'},{},time.time()
     os.chdir(HERE)
     for c in cells(page):
         source = ''.join(c['source'])
         if FLAG('(eval: *false|slow|notest|default_exp)', source): continue
         shown = run_cell(source, env)
-        if FLAG('cuda', source): out[c['id']] = shown
+        if FLAG('cuda', source): out[c['id']] = shown; keep(file, out)
+    print(f'{page}: done in {time.time()-t:.1f} s, {len(out)} cells for the GPU', flush=True)
     return out
 
 def given(words:list[str], source:str)->str:
@@ -68,6 +98,7 @@ def run_study(page:str, words:list[str], file:Path)->int: # Exit status
     "Run all cells in order, as a notebook would; what was shown is in the file after every cell"
     env,out,t = {'__name__':'__main__'},{'page':page, 'parameters':words, 'cells':{}, 'done':False},time.time()
     os.chdir((HERE/page).parent)
+    stand_in()
     for c in cells(page):
         source = ''.join(c['source'])
         if 'injected-parameters' in c['metadata'].get('tags', []): continue # Of the run that is shown, not of this one
@@ -76,13 +107,13 @@ def run_study(page:str, words:list[str], file:Path)->int: # Exit status
             if 'parameters' in c['metadata'].get('tags', []): exec(given(words, source), env)
         except BaseException as e:
             if type(e).__name__!='OutOfTime': traceback.print_exc()
-            file.write_text(json.dumps(out, indent=1))
+            keep(file, out)
             print(f'{page}: stopped after {time.time()-t:.0f} s: {type(e).__name__}: {e}', flush=True)
             return 75 if type(e).__name__=='OutOfTime' else 1
         out['answer'] = env.get('answer', '')
-        file.write_text(json.dumps(out, indent=1))
+        keep(file, out)
     out.update(done=True, seconds=round(time.time()-t, 1))
-    file.write_text(json.dumps(out, indent=1))
+    keep(file, out)
     print(f'{page}: done in {out["seconds"]} s', flush=True)
     return 0
 
@@ -95,6 +126,8 @@ def parameters(outputs:dict, source:str)->dict|None:
 
 def merge(page:str, outputs:dict):
     "Put outputs into a notebook; a study also gets its answer into its first cell, and what it was given behind the cell of parameters"
+    if 'cells' in outputs and not outputs.get('done'): raise SystemExit(f'{page}: this run did not come to its end; run it again with the same folder, then merge')
+    if not outputs: raise SystemExit(f'{page}: there are no outputs to merge')
     path = HERE/f'{page}.ipynb'
     nb = json.loads(path.read_text())
     nb['cells'] = [c for c in nb['cells'] if 'injected-parameters' not in c['metadata'].get('tags', [])]
@@ -112,4 +145,4 @@ if __name__=='__main__':
     file = Path(file).absolute()
     if '--merge' in sys.argv: merge(page, json.loads(file.read_text()))
     elif page.startswith('studies/'): sys.exit(run_study(page, sys.argv[3:], file))
-    else: file.write_text(json.dumps(run(page), indent=1))
+    else: run(page, file)

@@ -4,9 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kernelrl import verify
 from kernelrl._worker import Worker
+from kernelrl.audit import audit
 from kernelrl.judge import Judge, judge_many, judge_one
 from kernelrl.program import Program
-from kernelrl.task import Task, audit, shipped_programs, shipped_tasks
+from kernelrl.task import Task, shipped_programs, shipped_tasks
 from kernelrl.verdict import Store
 
 # ---------------------------------------------------------------- small tasks
@@ -128,7 +129,7 @@ CHEATS = [
     ('H04', 'try, and fall back to the library', AFFINE, affine(forward=A_FWD.replace('    return y', '    try:\n        assert False\n    except Exception:\n        return x * 2 + 1')), 'forbidden', 'library_call'),
     ('H04b', 'the refusal is caught', AFFINE, affine(forward=A_FWD.replace('    return y', '    try: return cp.add(x, x)\n    except: return y')), 'forbidden', 'library_call'),
     ('H05', 'the reference is imported', AFFINE, affine(before='import torch'), 'forbidden', 'import_refused'),
-    ('H05b', 'the judge is imported', AFFINE, affine(before='from kernelrl.task import Reference'), 'forbidden', 'import_refused'),
+    ('H05b', 'the judge is imported', AFFINE, affine(before='from kernelrl.reference import Reference'), 'forbidden', 'import_refused'),
     ('H06', 'frames are walked to find the test', AFFINE, affine(forward=after('(i for i in ()).gi_frame.f_back')), 'forbidden', 'introspection'),
     ('H06b', 'globals through a function', AFFINE, affine(forward=after('cp.empty.__globals__')), 'forbidden', 'introspection'),
     ('H06c', 'globals through a pattern', AFFINE, affine(forward=after('match cp.empty:\n    case object(__globals__=g): pass')), 'forbidden', 'introspection'),
@@ -305,7 +306,7 @@ def test_baseline_cannot_be_touched(verdicts, harmless): # H46, H47
     assert len(base)==1 and verdicts['good affine'].speedup.baseline=='eager_graph'
 
 def test_cold_and_no_faster_than_the_device(verdicts): # H44, H45
-    from kernelrl.timing import faster_than_physics
+    from kernelrl.roofline import faster_than_physics
     for t,n,_ in HONEST_BASE:
         v = verdicts['good '+n]
         assert v.speedup.cache=='cold' and v.speedup.source=='estimated' and v.timings['candidate'].ms>=v.floor_ms
@@ -369,7 +370,7 @@ def honest_styles(): return [(t,f'{n} {s}',f(text)) for t,n,text in HONEST_BASE 
 
 @functools.cache
 def _reference(task:Task, shape:int):
-    from kernelrl.task import Reference
+    from kernelrl.reference import Reference
     return Reference(task, shape)
 
 _local,_torch = threading.local(),threading.Lock()

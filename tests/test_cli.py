@@ -1,5 +1,5 @@
 "The command line: help that reads well, and one clear sentence for bad input, with nothing left behind"
-import subprocess, sys
+import re, subprocess, sys
 import pyarrow as pa, pyarrow.parquet as pq
 import pytest
 from kernelrl import cli
@@ -45,11 +45,11 @@ def test_no_driver(capsys, tmp_path):
     assert 'device="host"' in sentence(capsys, 'cuke', 'build', '--device', 'cuda', '--out', tmp_path/'o', '--store', tmp_path/'s')
 
 def test_no_compiler(capsys, tmp_path, monkeypatch):
-    import kernelrl.host as host
-    host.find_compiler.cache_clear() if hasattr(host.find_compiler,'cache_clear') else None
-    monkeypatch.setattr(host, '_version', lambda command: '')
+    import kernelrl.toolchain as toolchain
+    toolchain.find_compiler.cache_clear() if hasattr(toolchain.find_compiler,'cache_clear') else None
+    monkeypatch.setattr(toolchain, '_version', lambda command: '')
     text = sentence(capsys, 'cuke', 'build', '--device', 'host', '--out', tmp_path/'o', '--store', tmp_path/'s')
-    host.find_compiler.cache_clear() if hasattr(host.find_compiler,'cache_clear') else None
+    toolchain.find_compiler.cache_clear() if hasattr(toolchain.find_compiler,'cache_clear') else None
     assert 'g++' in text
 
 def test_output_cannot_be_written(capsys, tmp_path):
@@ -72,12 +72,22 @@ except KernelRLError as e: print(e)
     assert 'could not be written' in r.stdout and 'rows' in r.stdout, r
     assert list((tmp_path/'out').iterdir())==[]
 
-@pytest.mark.parametrize('argv', [[], ['cuke','build'], ['judge'], ['audit'], ['store','prune']])
-def test_help(capsys, argv):
+@pytest.mark.parametrize('argv', [[], ['cuke'], ['klineage'], ['store'], *(n.split() for n in cli.COMMANDS)])
+def test_help(capsys, argv, monkeypatch):
+    "A line for each option, with its default"
+    monkeypatch.setenv('COLUMNS', '100')
     with pytest.raises(SystemExit) as e: cli.main([*argv,'--help'])
     assert e.value.code==0
     text = capsys.readouterr().out
-    assert 'usage: kernelrl' in text and len(text)>300
+    options = [l.strip(' │|') for l in text.splitlines() if re.match(r'\W*--\w', l)]
+    assert 'usage: kernelrl' in text and len(text)>200 and len(options)>=(15 if argv==['cuke','build'] else 0)
+    assert all(o.endswith(')') for o in options), options
+
+def test_a_group_is_no_command(capsys):
+    assert 'say kernelrl cuke build' in sentence(capsys, 'cuke') # Nothing is built by half a command
+    assert 'export, prune' in said(capsys, 'store')
+
+def test_no_program_is_said(capsys): assert 'no program was given' in sentence(capsys, 'judge', 'rms_norm')
 
 def test_audit_of_one(capsys):
     cli.main(['audit','--tasks','relu_scale'])

@@ -30,6 +30,78 @@ def j(tmp_path_factory):
 
 def one(j, p): return judge_one(j, TASK, p)
 
+# ---------------------------------------------------------------- what a program remembers from one timed run to the next
+GEMM = Task('gemm', '''
+import torch, torch.nn as nn
+M, N, K = 128, 128, 1024
+class Model(nn.Module):
+    def forward(self, a, b): return a @ b
+def get_inputs(): return [torch.randn(M, K), torch.randn(K, N)]
+def get_init_inputs(): return []
+''', shapes=({}, {'M':33,'N':65,'K':77}, {'M':64,'N':32,'K':96}))
+
+def gemm(before:str='', same:str='0', note:str='')->Program:
+    "A naive product. Each block copies its part of the answer from KEPT where the first thread finds `same`; STATE is the block's own"
+    body = f"""{before}
+extern "C" __global__ void gemm(const float* a, const float* b, float* c, int M, int N, int K) {{
+    int n = blockIdx.x*16+threadIdx.x, m = blockIdx.y*16+threadIdx.y, i = m*N+n, block = blockIdx.y*gridDim.x+blockIdx.x;
+    __shared__ int same;
+    if (threadIdx.x+threadIdx.y == 0) same = {same};
+    __syncthreads();
+    if (m < M && n < N) {{
+        float s = 0.f;
+        if (same) s = KEPT(i); else for (int k = 0; k < K; k++) s += a[m*K+k]*b[k*N+n];
+        KEPT(i) = s; c[i] = s;
+    }}
+    __syncthreads();
+    if (threadIdx.x+threadIdx.y == 0) {{ (void)block; {note} }}
+}}"""
+    return Program(f'import cupy as cp\nk = cp.RawKernel(r"""{body}""", "gemm")\ndef forward(a, b):\n    M, K = a.shape\n    N = b.shape[1]\n    c = cp.empty((M, N), cp.float32)\n    k(((N+15)//16, (M+15)//16), (16, 16), (a, b, c, M, N, K))\n    return c\n')
+
+PLACES = {'in variables':'__device__ float memo[1<<14];\n__device__ float2 state[1<<6];\n#define KEPT(i) memo[i]\n#define STATE state[block]',
+    'behind the buffers':'#define KEPT(i) c[M*N+(1<<15)+4096+(i)]\n#define STATE ((float2*)(c+((M*N+1)&~1)+(1<<15)+4096+(1<<14)))[block]'} # Beyond the guard, in the same page of the device
+BLIND = 'STATE.x == 12345.5f && STATE.y == 54321.5f','STATE = make_float2(12345.5f, 54321.5f);'
+LOOKS = 'STATE.x == a[0] && STATE.y == b[0]','STATE = make_float2(a[0], b[0]);'
+
+@pytest.fixture(scope='module')
+def honest(j): return judge_one(j, GEMM, gemm('#define KEPT(i) c[i]'))
+
+def test_the_honest_product(honest): assert honest.ok and honest.speedup, honest
+
+def test_whoever_repeats_an_old_answer_is_found(j):
+    "It is right whenever inputs come twice, as in the checks; every timed run has inputs that no run had before"
+    v = judge_one(j, GEMM, gemm(PLACES['in variables'], *BLIND))
+    assert (v.gate,v.status)==('time','wrong'), v # A launcher that times loads its module anew, so the checks see nothing of it
+
+@pytest.mark.parametrize('how', ['repeats','looks'])
+@pytest.mark.parametrize('where', PLACES)
+def test_whoever_remembers_gains_nothing(j, honest, where, how):
+    "One that looks sees by two numbers that the inputs are new, so it computes: right, and no faster than without a memory. Behind the buffers it may meet what is another's, or nothing at all"
+    v = judge_one(j, GEMM, gemm(PLACES[where], *{'repeats':BLIND, 'looks':LOOKS}[how]))
+    assert v.status in ('wrong','launch') or v.ok and v.speedup.ratio<1.25*honest.speedup.ratio, (v, honest)
+    if (where,how)==('in variables','looks'): assert v.ok, v
+
+@pytest.mark.parametrize('dtype', ['float32','float64','float16','bfloat16'])
+def test_new_values_are_the_same_bits_on_the_device_as_with_numpy(dtype):
+    import cupy as cp, numpy as np
+    from test_fresh import array
+    from kernelrl import _fresh, device as D
+    from kernelrl.program import Buffer, Plan
+    x,i = array(dtype, 100_003),np.arange(5, dtype='i4')
+    m,stream = D.Memory(Plan((), (Buffer('i','input',(5,),'int32'),Buffer('x','input',x.shape,dtype),Buffer('w','param',x.shape,dtype)), (), ())),cp.cuda.Stream(non_blocking=True)
+    m.poison(); m.upload([i, x, x])
+    anew = _fresh.Fresh(m, _fresh.functions(D.cuda_device().arch), stream)
+    read = lambda k, like: m.download(k).view(like.dtype).copy()
+    cp.cuda.runtime.deviceSynchronize() # The stream does not wait for the default one
+    for seed in (12345, 1<<60):
+        anew(seed); stream.synchronize()
+        for k in (1,2): assert (read(k, x)==_fresh.freshen(x, dtype, seed, k)).all()
+    assert (read(0, i)==i).all() and not m.broken_guards()
+    anew.back()
+    assert read(1, x).tobytes()==x.tobytes()
+    anew.free(); m.free()
+
+# ---------------------------------------------------------------- the rest
 @pytest.mark.parametrize('dtype', ['float32','float16','bfloat16','int64','bool'])
 @pytest.mark.parametrize('spoilt', [None,'far','near','nan','unwritten'])
 def test_the_device_compares_like_numpy(dtype, spoilt):
@@ -148,41 +220,3 @@ def test_skipping_timed_work_is_found(j):
 def test_too_much_memory(j):
     p = Program(GOOD.text.replace('    y =', '    z = cp.empty((1<<34,), cp.float64)\n    y ='))
     assert one(j, p).reason.kind=='too_much_memory'
-
-GEMM = Task('gemm', '''
-import torch, torch.nn as nn
-M, N, K = 1024, 1024, 1024
-class Model(nn.Module):
-    def forward(self, a, b): return a @ b
-def get_inputs(): return [torch.randn(M, K), torch.randn(K, N)]
-def get_init_inputs(): return []
-''', shapes=({}, {'M':33,'N':65,'K':77}, {'M':64,'N':32,'K':96}))
-
-def gemm(keep:str, before:str='')->Program:
-    "A naive product; `keep` says where answers are remembered: %s is the element"
-    body = f"""{before}
-extern "C" __global__ void gemm(const float* a, const float* b, float* c, int M, int N, int K) {{
-    int n = blockIdx.x*16+threadIdx.x, m = blockIdx.y*16+threadIdx.y, i = m*N+n, block = blockIdx.y*gridDim.x+blockIdx.x; (void)block; (void)i;
-    {keep or 'const int same = 0;'}
-    if (m < M && n < N) {{
-        float s = 0.f;
-        if (same) s = KEPT(i); else for (int k = 0; k < K; k++) s += a[m*K+k]*b[k*N+n];
-        KEPT(i) = s; c[i] = s;
-    }}
-    NOTE
-}}"""
-    return Program(f'import cupy as cp\nk = cp.RawKernel(r"""{body}""", "gemm")\ndef forward(a, b):\n    M, K = a.shape\n    N = b.shape[1]\n    c = cp.empty((M, N), cp.float32)\n    k(((N+15)//16, (M+15)//16), (16, 16), (a, b, c, M, N, K))\n    return c\n')
-
-LOOK = "__shared__ int same; if (threadIdx.x+threadIdx.y == 0) same = STATE(block).x == a[0] && STATE(block).y == b[0]; __syncthreads();"
-NOTE = "__syncthreads(); if (threadIdx.x+threadIdx.y == 0) STATE(block) = make_float2(a[0], b[0]);"
-MEMO = {
-    'variables':gemm(LOOK, f'__device__ float memo[1<<20];\n__device__ float2 state[1<<12];\n#define KEPT(i) memo[i]\n#define STATE(i) state[i]\n#define NOTE {NOTE}'),
-    'behind the buffers':gemm(LOOK, f'#define KEPT(i) ((float*)c)[M*N+(1<<15)+4096+(i)]\n#define STATE(i) ((float2*)(c+M*N+(1<<15)+4096+M*N))[i]\n#define NOTE {NOTE}')}
-
-def test_the_honest_product(j): assert judge_one(j, GEMM, gemm('', '#define KEPT(i) c[i]\n#define NOTE')).ok
-
-@pytest.mark.parametrize('where', MEMO)
-def test_answers_kept_between_timed_runs_are_found(j, where):
-    "Each block remembers its part of the answer, and copies it when the inputs look the same as before"
-    v = judge_one(j, GEMM, MEMO[where])
-    assert v.gate in ('time','launch') and v.status in ('wrong','launch'), v # launch: nothing happened to be mapped behind the buffers

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from kernelrl.core import Finding, KernelRLError
 from kernelrl.device import Device
-from kernelrl.evals import (Curve, Difference, Measure, Outcome, Score, Z, acc_at_turn, area, attempts, bootstrap, clustered, crossing, curve, difference, equal_budget, fast_p, geomean, outcomes, paired, pass_at_k, pass_k, score,
-    speed_ratio, student, time_ratio, time_to, wilson)
+from kernelrl.curves import Curve, area, crossing, curve, equal_budget, time_ratio, time_to
+from kernelrl.evals import Difference, Measure, Outcome, Score, acc_at_turn, attempts, difference, fast_p, geomean, outcomes, pass_at_k, pass_k, score, speed_ratio
+from kernelrl.intervals import Z, bootstrap, clustered, paired, student, wilson
 from kernelrl.judge import shipped_verdicts
 from kernelrl.timing import Speedup
 from kernelrl.verdict import Verdict, as_replayed, load_verdicts

@@ -6,10 +6,13 @@ import pytest
 for m in ('plotly','ipywidgets','anywidget'): pytest.importorskip(m)
 import plotly.graph_objects as go
 from kernelrl.core import Finding, KernelRLError, Run
-from kernelrl.explorer import (DataTab, Entry, Explorer, Follower, KernelTab, LineageTab, RunTab, Tail, chosen, count_traffic, diff_html, entry_row, highlighted, keeping_samples, live, read_entries, read_lineages, redraw, run_figures, run_line,
-    scatter_figure, source_html, timing_figure, traffic_notes, verdict_html, versions)
+from kernelrl.entries import Entry, chosen, entry_row, read_entries, read_lineages, scatter_figure, timing_figure, verdict_html, versions
+from kernelrl.explorer import DataTab, Explorer, KernelTab, LineageTab, RunTab
+from kernelrl.follower import Follower, Tail, keeping_samples, run_figures, run_line
+from kernelrl.listing import count_traffic, diff_html, highlighted, source_html, traffic_notes
+from kernelrl.widgets import live, redraw
 from kernelrl.program import Program
-from kernelrl.report import RunLog
+from kernelrl.runlog import RunLog
 from kernelrl.task import shipped_programs, shipped_tasks
 from kernelrl.verdict import Verdict
 

@@ -1,9 +1,12 @@
 "Values made anew before each timed run: the referee's numpy and the device's kernel give the same bits"
 import numpy as np, pytest
 from kernelrl._fresh import KINDS, SOURCE, draw_marks, factors, freshen, marks_of, seed_of
-from kernelrl.device import compile_module, nvrtc_version
 from kernelrl.host import compile_host, run_host
-from kernelrl.program import Arg, Buffer, Launch, Module, Plan
+from kernelrl.nvrtc import compile_module, nvrtc_version
+from kernelrl.program import Arg, Buffer, Launch, Module, Plan, Program
+from kernelrl.reference import Reference
+from kernelrl.task import Task
+from kernelrl.trace import trace
 
 def array(dtype:str, n:int=5000):
     x = np.random.default_rng(0).standard_normal(n)*np.logspace(-6, 4, n)
@@ -37,3 +40,34 @@ def test_marks_lie_anywhere_and_the_first_is_always_reached(samples, marks):
     drawn = [sorted(draw_marks(samples, np.random.default_rng(s))) for s in range(500)]
     assert marks_of(samples)==marks and all(len(d)==marks and d[0]<22 and d[-1]<2+2*samples for d in drawn)
     assert {d[0] for d in drawn}==set(range(min(22, 2+2*samples))) and max(d[-1] for d in drawn)>min(20, 2*samples-2)
+
+TASK = Task('two_and_a_number', '''
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(d))
+        self.b = nn.Parameter(torch.randn(d))
+    def forward(self, x, k, i, y): return x*k+y*self.w+self.b*i
+def get_inputs(): return [torch.randn(3, 8), 2.5, torch.arange(8), torch.randn(3, 8)]
+def get_init_inputs(): return [8]
+''')
+
+PROGRAM = '''
+import cupy as cp
+k = cp.RawKernel('extern "C" __global__ void f(const float* x, const long long* i, const float* y, const float* w, const float* b, float* out, float k) {}', "f")
+def forward(x, k_, i, y, w, b):
+    out = cp.empty_like(x)
+    k((1,), (32,), (x, i, y, w, b, out, k_))
+    return out
+'''
+
+def test_the_referee_numbers_arrays_as_the_launcher_does():
+    "The launcher counts the inputs and parameters of a plan; scalars have no place there"
+    pytest.importorskip('torch')
+    r,fresh,seed = Reference(TASK),12345,1
+    plan = trace(Program(PROGRAM), r.signature)
+    assert [(plan.buffers[i].name,plan.buffers[i].dtype) for i in plan.role('input','param')]==[('x','float32'),('i','int64'),('y','float32'),('w','float32'),('b','float32')]
+    given = lambda f: [a for a,s in zip(r.inputs(seed, fresh=f), r.signature.inputs) if s.value is None]+r.params(seed, f)
+    for k,(a,b) in enumerate(zip(given(0), given(fresh), strict=True)):
+        assert (b==freshen(a, str(a.dtype), fresh, k)).all() and (a.dtype==np.int64)==(a==b).all()

@@ -4,8 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelrl.core import KernelRLError
-from kernelrl.host import HostCompileError, Unsupported, compile_host, dynamic_shared, find_compiler, run_host, unique_sectors
+from kernelrl.host import HostCompileError, Unsupported, compile_host, run_host
+from kernelrl.hostrun import unique_sectors
 from kernelrl.program import Arg, Buffer, Fill, Launch, Module, Plan
+from kernelrl.toolchain import dynamic_shared, find_compiler
 
 NAMES = {'float32':'float', 'float16':'half', 'bfloat16':'bfloat16', 'int32':'int', 'uint32':'unsigned int', 'int64':'long long', 'uint64':'unsigned long long', 'int8':'signed char', 'uint8':'unsigned char', 'float64':'double', 'int16':'short'}
 rng = np.random.default_rng(0)

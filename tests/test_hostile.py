@@ -8,7 +8,7 @@ from kernelrl._bench import HostBench
 from kernelrl._pools import scratch_dir
 from kernelrl._worker import Worker, WorkerDied
 from kernelrl.core import KernelRLError
-from kernelrl.device import CompileError, prepare_source
+from kernelrl.nvrtc import CompileError, prepare_source
 from kernelrl.judge import Judge, judge_many, judge_one
 from kernelrl.program import Arg, Buffer, Fill, Launch, Module, Plan, Program
 from kernelrl.task import Signature, Spec, Task
@@ -156,7 +156,7 @@ def test_no_file_is_read_by_the_host_compiler_alone(canary):
 
 @pytest.mark.parametrize('piece', ['extern ','__shared__ ','extern __shared__ float s[','{','{}','__align__(','alignas(','__attribute__((','/*','R"(','R"a(','"',"'",'#include <','#','\\\n','#define a ','using a=','typedef a ','namespace a ','extern alignas(( '])
 def test_a_source_cannot_keep_the_judge_busy(piece):
-    from kernelrl.host import host_source
+    from kernelrl.toolchain import host_source
     text = piece*((1<<18)//len(piece))
     t = time.monotonic()
     try: prepare_source(text)

@@ -6,8 +6,8 @@ import pytest
 from kernelrl.conditions import BARE, Flip, Precondition, flip_table, flips, forced, labelled, moved, predicate, sight
 from kernelrl.core import Finding, KernelRLError
 from kernelrl.judge import Judge, judge_all
-from kernelrl.klineage import (Candidate, Context, Proposer, Rules, Templates, apply_everywhere, audit, faster, features, fresh, gain, lineage_figure, load_lineage,
-    parses, save_lineage, slower, walk_back, written_with)
+from kernelrl.klineage import faster, gain, lineage_figure, load_lineage, save_lineage, slower, walk_back
+from kernelrl.rules import Candidate, Context, Proposer, Rules, Templates, apply_everywhere, audit, features, fresh, parses, written_with
 from kernelrl.optimise import CHECK, Trail, confirmed, optimise, recheck, with_skills
 from kernelrl.program import Program
 from kernelrl.proposers import ChatPolicy, PolicyProposer, Replay, Several, chat_proposer, code_of

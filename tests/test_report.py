@@ -4,9 +4,15 @@ from dataclasses import replace
 import numpy as np, pytest
 from kernelrl.core import Finding, KernelRLError, Run
 from kernelrl.device import Device
-from kernelrl.report import (Origin, RunLog, arms, band, binned, browser, by_quarter, comparison, curve_of, draw, fast_p_chart, find, flat, interval_rows, learning_charts, learning_figure, lineage_chart, lineage_figure, lineage_rows, log_axis, markdown,
-    no_pictures, outcome_charts, read_lineage, read_result, read_run, read_sweep, smooth, speed_chart, speed_rows, spent, stage_figure, status_rows, sweep_charts, write)
-from kernelrl.evals import Curve
+from kernelrl.chart import Origin, log_axis
+from kernelrl.learning import binned, by_quarter, learning_charts, learning_figure, outcome_charts, stage_figure, status_rows
+from kernelrl._tables import flat, markdown
+from kernelrl.report import browser, draw, find, no_pictures, write
+from kernelrl.results import interval_rows, read_result, read_sweep, sweep_charts
+from kernelrl.runlog import RunLog, arms, band, comparison, curve_of, read_run, smooth, spent
+from kernelrl.speedups import fast_p_chart, speed_chart, speed_rows
+from kernelrl.waterfall import lineage_chart, lineage_figure, lineage_rows, read_lineage
+from kernelrl.curves import Curve
 from kernelrl.timing import Speedup, Timing
 from kernelrl.verdict import Verdict, write_verdicts
 
@@ -49,7 +55,7 @@ def test_error_bars_are_the_interval():
 
 def test_many_programs_are_drawn_by_rank():
     c = speed_chart([verdict(f't{i}', 'p', .5+i/20) for i in range(120)])
-    assert c.fig.layout.xaxis.title.text=='rank' and sum(len(t.x) for t in c.fig.data)==120
+    assert c.fig.layout.xaxis.title.text=='rank, the fastest first' and sum(len(t.x) for t in c.fig.data)==120
     assert max(max(t.x) for t in c.fig.data)==120
 
 def test_fast_p_is_that_of_evals():
@@ -148,7 +154,30 @@ def test_infrastructure_failures_are_no_failures():
     [c] = outcome_charts({'g':rows}, 'g', Origin())
     assert c.rows[0]['value']==pytest.approx(.5) and c.rows[0]['left_out']==2
 
+def test_a_run_says_who_judged(tmp_path):
+    on_disk(tmp_path/'r', run_log('r', 12))
+    assert 'device not recorded' in repr(learning_charts([read_run(tmp_path/'r')])[0].origin) # Nothing is made up
+    Run(tmp_path/'r').write('env.json', json.dumps({'commit':'abc', 'device':'NVIDIA H200', 'source':'measured', 'protocol':'quick', 'date':'2026-11-30'}))
+    for c in learning_charts([read_run(tmp_path/'r')]):
+        assert 'measured on NVIDIA H200; protocol quick; 2026-11-30; commit abc' in repr(c.origin)
+
+def test_all_runs_are_named_or_counted():
+    [c,_] = learning_charts([run_log(f'r-{s}', 12, s) for s in range(5)])
+    assert 'runs/r-0, runs/r-1, runs/r-2 and 2 more' in repr(c.origin) and len(c.origin.files)==5
+
 # Lineages, sweeps, results
+
+def test_steps_without_a_difference_are_not_called_faster():
+    c = lineage_chart([{'label':'a','ratio':1.0001,'accepted':True},{'label':'b','ratio':1.,'accepted':True}], 'x', Origin(source='estimated'))
+    assert {t.name for t in c.fig.data if t.showlegend is None}=={'no difference'} and c.title=='x: none of 2 steps makes a difference in the estimate'
+
+def test_a_study_that_keeps_its_figures_at_the_top(tmp_path):
+    f = tmp_path/'s.json'
+    f.write_text(json.dumps({'study':'s', 'answer':'Yes.', 'pass1':.5, 'pass1_interval':[.4,.6], 'steps':60, 'reward':[.1,.2], 'device':'NVIDIA H200', 'env':{'commit':'abc'}, 'ok':True}))
+    r = draw(find([f]))
+    [c] = r.charts
+    assert c.rows==[{'name':'pass1','value':.5,'lo':.4,'hi':.6}] and c.note=='Yes.' and 'NVIDIA H200; commit abc' in repr(c.origin)
+    assert r.tables[0][1]==[{'pass1':.5,'steps':60}]
 
 def test_waterfall_multiplies_and_rejections_lead_nowhere():
     rows = lineage_rows([{'label':'tile','ratio':3.,'accepted':True},{'skill':'vec','gain':{'ratio':2.,'lo':1.8,'hi':2.2},'accepted':False,'reason':'oob'},{'name':'slow','ratio':.5,'accepted':True}])

@@ -4,7 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import psutil, pytest
 from kernelrl.core import KernelRLError, atomic_write
-from kernelrl.sweep import STALE, Parameter, Sweep, SweepRun, alive, check, claim, parameters, read_settings, release, run_on_ray, start, stop, watch
+from kernelrl.locks import STALE, alive, claim, release
+from kernelrl.study import Parameter, check, parameters, read_settings
+from kernelrl.sweep import Sweep, SweepRun, run_on_ray, start, stop, watch
 
 pytest.importorskip('papermill')
 
@@ -20,7 +22,7 @@ with open(log, 'a') as f: f.write(f'begin {i}\\n')
 time.sleep(nap)
 with open(log, 'a') as f: f.write(f'end {i}\\n')
 '''
-RECORD = 'if keep:\n    from kernelrl.sweep import record\n    record(square=i*i)'
+RECORD = 'if keep:\n    from kernelrl.study import record\n    record(square=i*i)'
 
 @pytest.fixture
 def busy(tmp_path): return notebook(tmp_path/'busy.ipynb', f'i:int = 0 # Which\nnap:float = 0.0\nkeep:bool = False\nlog:str = {str(tmp_path/"log.txt")!r}', BUSY, RECORD)
@@ -155,7 +157,7 @@ def test_failed_overdue_and_dying_runs_are_kept(tmp_path):
     late = Sweep(nb, {'how':'hang'}, tmp_path/'out').run(deadline=3, progress=False)
     assert late.failures[0].error['name']=='Timeout' and not belongs(s.out)
     s2 = Sweep(nb, [{'how':'raise'}], tmp_path/'out').run(progress=False); assert s2.failures      # not tried again
-    notebook(nb, 'how = "well"', 'from kernelrl.sweep import record; record(ok=2)')
+    notebook(nb, 'how = "well"', 'from kernelrl.study import record; record(ok=2)')
     with pytest.raises(KernelRLError, match='another version of bad.ipynb'): s2.run(progress=False)
     s2.run(changed='again', progress=False)
     assert s2.counts=={'done':1} and s2.table[0]['ok']==2 and (s2.out/s2.cases[0].name/'executed.1.ipynb').exists()

@@ -3,7 +3,10 @@ import ast, json, subprocess, sys
 import numpy as np
 import pytest
 from kernelrl.core import KernelRLError
-from kernelrl.task import (DISTRIBUTIONS, DTYPES, Reference, Task, Tolerance, agrees, audit, eager_ops, load_tasks, shipped_programs, shipped_tasks)
+from kernelrl.audit import agrees, audit
+from kernelrl.eager import eager_ops
+from kernelrl.reference import Reference
+from kernelrl.task import DISTRIBUTIONS, DTYPES, Task, Tolerance, load_tasks, shipped_programs, shipped_tasks
 
 TASKS = shipped_tasks()
 NAMES = [t.name for t in TASKS]

@@ -4,8 +4,9 @@ from math import comb
 from types import SimpleNamespace
 import numpy as np
 import pytest
-from kernelrl.timing import (BETWEEN, FACTOR, GPUS, HINTS, STUDENT, Bench, LaunchCost, Speedup, Timing, abba, across, bench, by_process, costs, disagree, drifting, estimate,
-    estimate_eager, estimate_speedup, faster_than_physics, floor_ms, in_flight, launch_cost, median_interval, rank, resident, resolution, rounds, speedup, summarise, too_short)
+from kernelrl.roofline import FACTOR, GPUS, HINTS, LaunchCost, costs, estimate, estimate_eager, estimate_speedup, faster_than_physics, floor_ms, in_flight, launch_cost, resident
+from kernelrl.timing import (BETWEEN, STUDENT, Bench, Speedup, Timing, abba, across, bench, by_process, disagree, drifting, median_interval, rank, resolution, rounds, speedup,
+    summarise, too_short)
 
 rng = np.random.default_rng()
 

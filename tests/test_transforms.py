@@ -88,6 +88,9 @@ NO = [
     ('vector','optimise', wrap('float2 v = make_float2(x[2 * n + 1], x[2 * n + 2]); out[0] = v.x;'), (4773, 200000), 'aligned'),
     ('vector','optimise', wrap('float4 v = make_float4(x[n], x[n + 1], x[n + 2], x[n + 3]); out[0] = v.x;'), (4773, 200000), 'aligned'),
     ('vector','optimise', wrap('__shared__ float t[8][33]; int i = threadIdx.x;\nt[i][0] = x[0]; t[i][1] = x[1]; t[i][2] = x[2]; t[i][3] = x[3]; out[0] = t[0][0];'), (4773,), 'aligned'),
+    ('vector','optimise', wrap('float* y = out; (y)[0] = x[0]; (y)[1] = (y)[0];'), (), 'independent'),
+    ('vector','optimise', wrap('reinterpret_cast<float*>(out)[0] = x[0]; reinterpret_cast<float*>(out)[1] = out[0];'), (), 'independent'),
+    ('vector','optimise', wrap('out[0] = x[1]; out[1] = x[0];', 'float* x, float* out, int n', launch='k(((n + 255) // 256,), (256,), (out, out, n))'), (4773,), 'independent'),
     ('vector','simplify', wrap('int i = 0; float4 v = *reinterpret_cast<const float4*>(x + i++); out[0] = v.x;'), (), 'pure'),
     ('padding','optimise', wrap('__shared__ float t[32][32];\nint i = threadIdx.x % 32; t[0][i] = x[i]; out[i] = t[1][i];'), (), 'column_access'),
     ('padding','simplify', wrap('__shared__ float t[8][32 + 1];\nint i = threadIdx.x % 32; t[0][i + 1] = x[i]; out[i] = t[0][i];'), (), 'covers'),
@@ -117,6 +120,12 @@ def test_path_sensitive_alignment():
     s = wrap('if (n % 4 == 0) { float4 v = make_float4(x[n], x[n + 1], x[n + 2], x[n + 3]); out[0] = v.x; }')
     [site] = find('vector', 'optimise', s, plans_of(s))
     assert site.sure, site.conditions
+
+@pytest.mark.parametrize('align,holds', [('__align__(16) ', True), ('', None)])
+def test_shared_memory_without_a_size_has_its_declared_alignment(align, holds):
+    s = wrap(f'extern __shared__ {align}char t[];\nreinterpret_cast<float*>(t)[0] = x[0]; reinterpret_cast<float*>(t)[1] = x[1];')
+    [site] = find('vector', 'optimise', s)
+    assert site.conditions[0].holds is holds, site.conditions
 
 def test_a_site_of_another_text_is_refused():
     s = CASES[0][2]

@@ -4,11 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 import numpy as np
 import pytest
+from kernelrl.audit import audit
 from kernelrl.core import KernelRLError, derive_seed
-from kernelrl.device import compile_module, nvrtc_version
 from kernelrl.host import compile_host, run_host
+from kernelrl.nvrtc import compile_module, nvrtc_version
 from kernelrl.program import Plan, cuda_strings
-from kernelrl.task import Reference, audit, load_tasks
+from kernelrl.reference import Reference
+from kernelrl.task import load_tasks
 from kernelrl.trace import trace_here
 from kernelrl.verify import compare
 from kernelrl.writers import FLAGS, allowed, ladder, variants, write, zoo_pairs

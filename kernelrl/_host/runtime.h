@@ -54,7 +54,7 @@ struct Library {                   // a compiled module, where the loader put it
     size_t tls_size, tls_module;
 };
 
-// What went wrong, in numbers; host.py makes the sentence
+// What went wrong, in numbers; hostrun.py makes the sentence
 struct Fact {
     std::string kind, kernel, buffer, note;
     int library = -1, line = 0, other_line = 0;

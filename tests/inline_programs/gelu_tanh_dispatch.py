@@ -26,7 +26,7 @@ torch::Tensor gelu_forward(torch::Tensor x) {
     const int threads = 512;
     int blocks = (n + threads - 1) / threads;
     blocks = blocks > 65535 ? 65535 : blocks;
-    AT_DISPATCH_FLOATING_TYPES(x.type(), "gelu_forward", ([&] {
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gelu_forward", ([&] {
         gelu_kernel<scalar_t><<<blocks, threads>>>(
             x.data<scalar_t>(),
             y.data<scalar_t>(),

@@ -5,6 +5,7 @@ from torch.utils.cpp_extension import load_inline
 
 src = r"""
 #include <torch/extension.h>
+#include <ATen/ceil_div.h>
 #include <mma.h>
 using namespace nvcuda;
 

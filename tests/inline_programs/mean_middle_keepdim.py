@@ -24,7 +24,7 @@ torch::Tensor mid_mean_keepdim(torch::Tensor x) {
     return y;
 }
 '''
-ext = load_inline('mid_mean_ext', 'torch::Tensor mid_mean_keepdim(torch::Tensor x);', src, ['mid_mean_keepdim'])
+ext = load_inline('mid_mean_ext', 'torch::Tensor mid_mean_keepdim(torch::Tensor x);', src, functions=['mid_mean_keepdim'])
 
 class ModelNew(nn.Module):
     def forward(self, x):

@@ -56,7 +56,7 @@ torch::Tensor normalize(torch::Tensor x, torch::Tensor m, torch::Tensor s) {
   return y;
 }
 """
-ops = load_inline(name="online_softmax", cpp_sources=cpp, cuda_sources=cu, functions=["row_stats", "normalize"], extra_cuda_cflags=["-O3", "-std=c++17"])
+ops = load_inline(name="online_softmax", cpp_sources=cpp, cuda_sources=cu, functions=["row_stats", "normalize"], extra_cuda_cflags=["-O3", "-std=c++20"])
 
 class ModelNew(nn.Module):
     def __init__(self):

@@ -5,6 +5,7 @@ from torch.utils.cpp_extension import load_inline
 
 cuda_src = """
 #include <torch/extension.h>
+#include <ATen/OpMathType.h>
 
 template <typename scalar_t>
 __global__ void swiglu_kernel(const scalar_t* __restrict__ gate, const scalar_t* __restrict__ up, scalar_t* __restrict__ out, const int64_t numel) {
